@@ -31,7 +31,7 @@ func below(fields ...string) []string { return append(slices.Clone(podPath), fie
 
 // server is what the arguments and the environment of a Deployment's container say.
 type server struct {
-	name, base, config, monitoring, batching string
+	name, base, config, monitoring, batching, tls string
 	// own says that the command is the server's own, and not the image's entrypoint.
 	own bool
 	env map[string]string
@@ -56,6 +56,7 @@ func (c *conversion) deployment() {
 	}
 	c.models(s, at)
 	c.credentials(s, at)
+	c.tls(s, at)
 	c.container(at...)
 	c.containerPorts(at)
 	c.pod(podPath...)
@@ -156,7 +157,7 @@ func (c *conversion) command(at []string) *server {
 	flags := c.common()
 	for name, to := range map[string]*string{
 		"model_name": &s.name, "model_base_path": &s.base, "model_config_file": &s.config,
-		"monitoring_config_file": &s.monitoring, "batching_parameters_file": &s.batching,
+		"monitoring_config_file": &s.monitoring, "batching_parameters_file": &s.batching, "ssl_config_file": &s.tls,
 	} {
 		flags[name] = func(value string) bool {
 			*to = value
@@ -173,6 +174,7 @@ func (c *conversion) command(at []string) *server {
 		c.arguments(field, flags)
 	}
 	c.arguments(append(slices.Clone(at), "args"), flags)
+	c.perModelBatching(join(append(slices.Clone(at), "args")))
 	c.out.Spec.GrpcPort = cmp.Or(c.out.Spec.GrpcPort, ptr.To(int32(imageGRPC)))
 	c.out.Spec.RestPort = cmp.Or(c.out.Spec.RestPort, ptr.To(int32(imageREST)))
 	return s
@@ -211,13 +213,8 @@ func (c *conversion) models(s *server, at []string) {
 	default:
 		c.fail(args, "name no model: neither --model_base_path nor --model_config_file is there")
 	}
-	if s.monitoring != "" {
-		c.out.Spec.Monitoring = &v1alpha1.MonitoringSpec{}
-		c.warn(args, "the path in the file of --monitoring_config_file is not converted: set spec.monitoring.path unless it is the usual one")
-	}
-	if s.batching != "" {
-		c.warn(args, "what the file of --batching_parameters_file says is not converted: set it in spec.batching")
-	}
+	c.monitoringFile(s.monitoring, at)
+	c.batchingFile(s.batching, at)
 }
 
 // modelConfig converts a model config in a ConfigMap.

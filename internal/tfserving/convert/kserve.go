@@ -119,6 +119,7 @@ func (c *conversion) frameworkRest(path []string) {
 		c.note(join(append(path, "ports")), "a Tfserv always has both ports: %d for REST and %d for gRPC", kserveRESTPort, kserveGRPCPort)
 	}
 	c.arguments(append(path, "args"), c.common())
+	c.perModelBatching(join(append(path, "args")))
 }
 
 // kserveScale converts the number of pods.

@@ -159,3 +159,63 @@ func TestVariablesOfAStore(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesOfParameters: what TensorFlow Serving reads of them is in the Tfserv, and what is not is told.
+func TestFilesOfParameters(t *testing.T) {
+	for file, want := range map[string]struct {
+		batching *v1alpha1.BatchingSpec
+		told     string
+	}{
+		"max_batch_size { value: 8 } pad_variable_length_inputs: true": {&v1alpha1.BatchingSpec{MaxBatchSize: ptr.To(int64(8)), PadVariableLengthInputs: true}, ""},
+		"allowed_batch_sizes: [10, 1000]":                              {&v1alpha1.BatchingSpec{MaxBatchSize: ptr.To(int64(1000)), AllowedBatchSizes: []int64{10, 1000}}, ""},
+		"allowed_batch_sizes: [10, 20]":                                {&v1alpha1.BatchingSpec{}, "allowed_batch_sizes in the file"},
+		"max_enqueued_batches { value: 0 }":                            {&v1alpha1.BatchingSpec{}, "max_enqueued_batches in the file"},
+		"num_batch_threads { value: 4 } of_tomorrow: 3":                {&v1alpha1.BatchingSpec{NumBatchThreads: ptr.To(int64(4))}, "unknown field: of_tomorrow"},
+		"max_batch_size: 8":                                            {&v1alpha1.BatchingSpec{}, "TensorFlow Serving would refuse the key batching"},
+	} {
+		text := serverOf("--model_base_path=gs://b/m, --enable_batching, --batching_parameters_file=/c/batching",
+			"{name: c, mountPath: /c}", "{name: c, configMap: {name: c}}")
+		spec, said := converted(t, text+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: ns}\ndata: {batching: '"+file+"'}\n")
+		if diff := cmp.Diff(want.batching, spec.Batching); diff != "" || !strings.Contains(said, want.told) || want.told == "" && strings.Contains(said, "# warning") {
+			t.Errorf("%s (-want +got):\n%s\n%s", file, diff, said)
+		}
+		// Nobody knows a ConfigMap that is not there.
+		spec, said = converted(t, text)
+		if diff := cmp.Diff(&v1alpha1.BatchingSpec{}, spec.Batching); diff != "" || !strings.Contains(said, "the ConfigMap c is not among the objects") {
+			t.Errorf("%s\n%s", diff, said)
+		}
+	}
+	for file, want := range map[string]*v1alpha1.MonitoringSpec{
+		`prometheus_config { enable: true path: "/m" }`: {Path: "/m"}, "prometheus_config { enable: true }": {}, "prometheus_config {}": nil, "": nil,
+		`prometheus_config { enable: true path: "/m?" }`: {},
+	} {
+		spec, said := converted(t, serverOf("--model_base_path=gs://b/m, --monitoring_config_file=/c/m", "{name: c, mountPath: /c}", "{name: c, configMap: {name: c}}")+
+			"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: ns}\ndata: {m: '"+file+"'}\n")
+		if diff := cmp.Diff(want, spec.Monitoring); diff != "" || strings.Contains(said, "# warning") != strings.Contains(file, "?") {
+			t.Errorf("%s (-want +got):\n%s\n%s", file, diff, said)
+		}
+	}
+}
+
+// TestTLSIsNotLost: a Tfserv without it would serve to everybody who reaches the port.
+func TestTLSIsNotLost(t *testing.T) {
+	const flags = "--model_base_path=gs://b/m, --ssl_config_file=/tls/ssl.pbtxt"
+	spec, text := converted(t, serverOf(flags, "{name: tls, mountPath: /tls}", "{name: tls, secret: {secretName: s, items: [{key: ssl, path: ssl.pbtxt}]}}"))
+	if want := (&v1alpha1.ServerTLSSpec{SecretName: "s", Key: "ssl"}); spec.Server == nil || *spec.Server.TLS != *want || strings.Contains(text, "# warning") {
+		t.Errorf("%+v\n%s", spec.Server, text)
+	}
+	r := Convert(objects(t, serverOf(flags, "{name: tls, mountPath: /tls}", "{name: tls, emptyDir: {}}")), Options{})
+	if len(r.Tfservs) > 0 || len(r.Errors) != 1 || !strings.Contains(r.Errors[0].Text, "put it into one") {
+		t.Error(printed(t, r))
+	}
+}
+
+// TestBatchingOfEachModelNeedsBatching, which the schema asks for.
+func TestBatchingOfEachModelNeedsBatching(t *testing.T) {
+	for flags, want := range map[string]bool{"": false, ", --enable_batching": true} {
+		spec, text := converted(t, serverOf("--model_base_path=gs://b/m, --enable_per_model_batching_parameters"+flags, "", ""))
+		if spec.Server.PerModelBatching != want || strings.Contains(text, "has no effect without --enable_batching") == want {
+			t.Errorf("%+v\n%s", spec.Server, text)
+		}
+	}
+}

@@ -61,6 +61,11 @@ func (c *conversion) settings() map[string]func(string) bool {
 	maps.Copy(out, map[string]func(string) bool{
 		"enable_model_warmup": truth(func(b *bool) { server().Warmup = b }),
 		"enable_profiler":     truth(func(b *bool) { server().Profiler = b }),
+		"enable_per_model_batching_parameters": truth(func(b *bool) {
+			if *b {
+				server().PerModelBatching = true
+			}
+		}),
 	})
 	return out
 }

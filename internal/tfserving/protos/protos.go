@@ -19,6 +19,9 @@ import (
 //go:embed serving.textproto
 var text []byte
 
+//go:embed parameters.textproto
+var parameters []byte
+
 const (
 	namespace = "tensorflow.serving."
 	// codesFile is the file that apis/status.proto imports from TensorFlow, whose package is no part of TensorFlow Serving's.
@@ -36,12 +39,16 @@ var files = load()
 
 // load makes the descriptors, which a test reads, too: what goes wrong is a bug.
 func load() *protoregistry.Files {
-	set := &descriptorpb.FileDescriptorSet{}
-	if err := prototext.Unmarshal(text, set); err != nil {
-		panic("bug: the descriptors of TensorFlow Serving: " + err.Error())
+	all := []*descriptorpb.FileDescriptorProto{errorCodes()}
+	for _, source := range [][]byte{text, parameters} {
+		set := &descriptorpb.FileDescriptorSet{}
+		if err := prototext.Unmarshal(source, set); err != nil {
+			panic("bug: the descriptors of TensorFlow Serving: " + err.Error())
+		}
+		all = append(all, set.File...)
 	}
 	out := &protoregistry.Files{}
-	for _, file := range append([]*descriptorpb.FileDescriptorProto{errorCodes()}, set.File...) {
+	for _, file := range all {
 		made, err := protodesc.NewFile(file, resolver{out})
 		if err == nil {
 			err = out.RegisterFile(made)

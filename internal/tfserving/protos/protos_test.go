@@ -21,6 +21,10 @@ func TestDescriptorsAreThePublishedOnes(t *testing.T) {
 		{"ModelVersionStatus", "status", 3},
 		{"StatusProto", "error_message", 2},
 		{"ReloadConfigRequest", "config", 1},
+		{"BatchingParameters", "num_batch_threads", 4},
+		{"BatchingParameters", "allowed_batch_sizes", 6},
+		{"MonitoringConfig", "prometheus_config", 1},
+		{"PrometheusConfig", "path", 2},
 	} {
 		f := Message(c.message).Fields().ByName(protoreflect.Name(c.field))
 		if f == nil || f.Number() != c.number {
