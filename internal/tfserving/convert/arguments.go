@@ -23,6 +23,8 @@ func (c *conversion) arguments(path []string, handle map[string]func(string) boo
 		switch convert := handle[name]; {
 		case !strings.HasPrefix(arg, "--"):
 			c.warn(join(at), "%q is no flag, and TensorFlow Serving ignores it", arg)
+		case convert == nil && counterparts[name] != "":
+			c.warn(join(at), "%q is not converted: see %s", arg, counterparts[name])
 		case convert == nil:
 			c.warn(join(at), "%q is not converted: a Tfserv has no field for this flag; see spec.server.extraArgs", arg)
 		case !convert(value):
@@ -34,6 +36,13 @@ func (c *conversion) arguments(path []string, handle map[string]func(string) boo
 			c.fail(join(path), "is no list")
 		}
 	}
+}
+
+// counterparts are the fields of the flags that spec.server.extraArgs refuses, where one is not converted.
+var counterparts = map[string]string{
+	"model_name": "spec.models", "model_base_path": "spec.models", "model_config_file": "spec.models and spec.configMap",
+	"batching_parameters_file": "spec.batching", "monitoring_config_file": "spec.monitoring", "ssl_config_file": "spec.server.tls",
+	"grpc_socket_path": "spec.grpcPort, since the servers of a Tfserv have no other socket",
 }
 
 // port converts a flag with a port.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -407,6 +408,34 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: TARGET}, mi
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("not told: %s\n%s", want, text)
+		}
+	}
+}
+
+// TestAdviceIsNotRefused: nobody is sent to spec.server.extraArgs with a flag that it refuses.
+func TestAdviceIsNotRefused(t *testing.T) {
+	raw, err := os.ReadFile("../../../api/tfserving/v1alpha1/server.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := regexp.MustCompile(`!self\.exists\(a, a\.matches\('\^--\(([a-z_|]+)\)`).FindSubmatch(raw)
+	if refused == nil {
+		t.Fatal("spec.server.extraArgs refuses nothing")
+	}
+	flags := strings.Split(string(refused[1]), "|")
+	if !slices.Contains(flags, "tensorflow_session_parallelism") {
+		t.Fatalf("%v", flags)
+	}
+	for _, name := range flags {
+		for _, value := range []string{"", "=odd", "=4"} {
+			flag := "--" + name + value
+			kserve := strings.Replace(service, `"gs://b/m"}`, `"gs://b/m", args: ["`+flag+`"]}`, 1)
+			for _, text := range []string{kserve, serverOf("--model_base_path=gs://b/m, "+flag, "", "")} {
+				r := Convert(objects(t, text), Options{Suffix: "-tfs"})
+				if got := printed(t, r); strings.Contains(got, "extraArgs") || len(r.Tfservs)+len(r.Errors) == 0 {
+					t.Errorf("%s:\n%s", flag, got)
+				}
+			}
 		}
 	}
 }

@@ -28,6 +28,10 @@ func (c *conversion) settings() map[string]func(string) bool {
 			server().GPUMemoryPercent = ptr.To(int32(percent))
 			return true
 		},
+		// It stands for both, with 0 as if it were not there.
+		"tensorflow_session_parallelism": func(value string) bool {
+			return value == "0" || number(value, 1, 1, 1024, func(n *int32) { server().IntraOpThreads, server().InterOpThreads = n, n })
+		},
 		"grpc_channel_arguments": func(value string) bool {
 			value, alone := strings.CutPrefix(value, "grpc.max_connection_age_ms=")
 			return alone && number(value, 1000, 1, 86400, func(n *int32) { server().GRPCMaxConnectionAgeSeconds = n })
