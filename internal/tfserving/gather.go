@@ -63,6 +63,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	if len(g.secrets) > 0 {
 		g.facts.CredentialsDigest = read.Digest(g.secrets...)
 	}
+	g.schemes()
 	g.running()
 	g.ports()
 	g.ask(g.wanted())

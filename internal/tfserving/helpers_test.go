@@ -109,6 +109,15 @@ func served(t testing.TB, p plan.Plan, name string) *corev1.Service {
 	return out
 }
 
+// problems are the texts of the problems of a plan.
+func problems(p plan.Plan) []string {
+	var out []string
+	for _, problem := range p.Problems {
+		out = append(out, problem.Error())
+	}
+	return out
+}
+
 func convert(t testing.TB, u *unstructured.Unstructured, to any) {
 	t.Helper()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, to); err != nil {

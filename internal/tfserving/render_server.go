@@ -94,6 +94,10 @@ func (r *renderer) warnings() {
 		r.warn("spec.terminationGracePeriodSeconds leaves %d seconds for the requests under way when a pod ends, but spec.server.restTimeoutMillis "+
 			"is %d: raise the one or lower the other, else longer requests are cut", requests, *r.cr.Spec.Server.RESTTimeoutMillis)
 	}
+	if m, found := unreadable(r.facts.Config); found {
+		r.warn("model %q has the base_path %q: spec.image needs a file system for its scheme, without which the servers wait for it for ever",
+			m.Name, m.BasePath)
+	}
 	if n := len(r.facts.Config.Models()); n > maxQuestions {
 		r.warn("the servers are asked for the first %d of %d models", maxQuestions, n)
 	}

@@ -1,0 +1,43 @@
+package tfserving
+
+import (
+	"strings"
+	"testing"
+
+	"mlkeeper.dev/internal/engine/controller/controllertest"
+)
+
+// TestASchemeThatTheServerCannotReadStopsBeforeThePods: TensorFlow Serving waits for such a path for ever, with its ports closed.
+func TestASchemeThatTheServerCannotReadStopsBeforeThePods(t *testing.T) {
+	for path, readable := range map[string]bool{
+		"https://models.example.com/resnet": false, "hdfs://namenode/resnet": false, "az://account/resnet": false, "oci://registry/resnet": false,
+		"GS://bucket/resnet": false, "ram://resnet": false, "gs://bucket/resnet": true, "file:///models/resnet": true, "/models/https://resnet": true,
+	} {
+		c := controllertest.New(testNow)
+		u := controllertest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: models, namespace: ns}}")
+		u.Object["data"] = map[string]any{
+			"models.conf": `model_config_list { config { name: "resnet" base_path: "` + path + `" model_platform: "tensorflow" } }`,
+		}
+		c.Put(u)
+		for field, spec := range map[string]string{
+			"spec.models":    strings.Replace(inline, "gs://bucket/resnet", path, 1),
+			"spec.configMap": "metadata: {name: tfs}\nspec:\n  configMap: models\n",
+		} {
+			cr := custom(t, spec)
+			_, p := gatherAndRender(t, c, cr)
+			if got := controllertest.Reasons(p); got != map[bool]string{true: "", false: "Terminal ConfigInvalid"}[readable] {
+				t.Errorf("%s in %s: problems %q", path, field, p.Problems)
+			}
+			if text := strings.Join(problems(p), " "); !readable && (!strings.Contains(text, field) || !strings.Contains(text, path) || !strings.Contains(text, "spec.image")) {
+				t.Errorf("%s in %s: %q", path, field, text)
+			}
+			project(t, c, cr)
+			condition(t, cr, ConditionConfigValid, map[bool]string{true: "True", false: "False"}[readable], map[bool]string{true: "ConfigAccepted", false: "ConfigInvalid"}[readable])
+			// An image of the owner may have a file system for it.
+			_, p = gatherAndRender(t, c, custom(t, spec+"  image: registry.example.com/serving\n"))
+			if len(p.Problems) > 0 || (len(p.Warnings) == 1) == readable || !readable && !strings.Contains(p.Warnings[0], path) {
+				t.Errorf("%s in %s with an image: problems %q, warnings %q", path, field, p.Problems, p.Warnings)
+			}
+		}
+	}
+}
