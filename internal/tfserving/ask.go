@@ -51,7 +51,11 @@ func (g *gathering) ask(models []wanted) {
 	question := fmt.Sprintf("models of generation %d", running.Generation)
 	if polls(g.cr, g.facts) {
 		// The one that is declared counts too: of a label that moves servers are asked at once, also where their config stays as it is.
-		question += " with config " + hashOf(map[string]string{"live": g.liveText, "declared": g.facts.ConfigText})
+		files := map[string]string{"live": g.liveText}
+		if len(g.facts.Problems) == 0 {
+			files["declared"] = g.facts.ConfigText
+		}
+		question += " with config " + hashOf(files)
 	}
 	if running.Current {
 		question += fmt.Sprintf(", rolled out to %d pods", running.Total)
@@ -65,7 +69,7 @@ func (g *gathering) ask(models []wanted) {
 
 // askEvery is how often servers are asked that have settled. Models that were downloaded before the server started do not change.
 func (g *gathering) askEvery() time.Duration {
-	if n := len(g.facts.Downloads); n > 0 && n == len(g.facts.Config.Models()) {
+	if n := len(g.facts.Downloads); n > 0 && n == len(g.facts.Config.Models()) && len(g.facts.Problems) == 0 {
 		return controller.Once
 	}
 	if seconds := g.cr.Spec.ModelStatusSeconds; seconds != nil {
@@ -118,7 +122,7 @@ func movingOf(config, live modelconfig.Config) map[string][]int64 {
 
 // wanted is what the servers of the stable track are asked: a canary that is promoted goes when they have its version.
 func (g *gathering) wanted() []wanted {
-	models := wantedOf(g.facts.Config, g.live)
+	models := wantedOf(g.facts.Serving, g.live)
 	if c := promoted(g.cr); c != nil {
 		for i := range models {
 			if m := &models[i]; m.name == c.Model && !slices.Contains(m.labelled, c.Version) {

@@ -17,6 +17,8 @@ type Facts struct {
 	Constraints bool
 	// Config is the model config; its zero value stands for none that could be read.
 	Config modelconfig.Config
+	// Serving is the model config that the servers run with: Config, but for a problem that keeps it from them.
+	Serving modelconfig.Config
 	// Source is the model config in the owner's ConfigMap; empty for spec.models.
 	Source string
 	// ConfigText is the file as it is mounted, and ConfigOwn that MLKeeper has written it, not the owner of a ConfigMap.

@@ -65,6 +65,9 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	}
 	g.schemes()
 	g.running()
+	if err := g.serving(ctx); err != nil {
+		return Facts{}, err
+	}
 	g.ports()
 	g.ask(g.wanted())
 	g.canary()

@@ -24,7 +24,7 @@ func (g *gathering) canary() {
 	f.Problems, f.Running, f.Ports, f.Answer, f.Failure, f.ConfigText, f.ConfigOwn = nil, nil, nil, nil, nil, "", true
 	pinned, found := g.facts.Config.Pinned(spec.Model, spec.Version)
 	if f.Config = pinned; found {
-		f.ConfigText = pinned.String()
+		f.ConfigText, f.Serving = pinned.String(), pinned
 	}
 	servers, service := g.own(gvkDeployment, t.cr.Name), g.own(gvkService, serviceName(t.cr))
 	if servers != nil && spec.State != v1alpha1.CanaryAborted {

@@ -54,7 +54,7 @@ func (g *gathering) failures() {
 func (g *gathering) look(of types.NamespacedName, rollout string) controller.Job {
 	now, selector, rolls := g.read.Now(), labels.SelectorFromSet(podLabels(g.cr)).String(), g.rolls
 	var paths []string
-	for _, m := range g.facts.Config.Models() {
+	for _, m := range g.facts.Serving.Models() {
 		paths = append(paths, m.BasePath)
 	}
 	return func(ctx context.Context, live controller.Live) any {

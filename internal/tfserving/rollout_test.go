@@ -264,6 +264,9 @@ func askedAt(t *testing.T, c *controllertest.Cluster, cr *v1alpha1.Tfserv, answe
 	if _, err := s.Gather(t.Context(), c, cr); err != nil {
 		t.Fatal(err)
 	}
+	if len(c.Asked) == 0 {
+		t.Fatal("nobody is asked")
+	}
 	return c.Asked[0].Job(t.Context(), pods{pod("10.0.0.1", true, false)})
 }
 

@@ -13,12 +13,7 @@ func TestASchemeThatTheServerCannotReadStopsBeforeThePods(t *testing.T) {
 		"https://models.example.com/resnet": false, "hdfs://namenode/resnet": false, "az://account/resnet": false, "oci://registry/resnet": false,
 		"GS://bucket/resnet": false, "ram://resnet": false, "gs://bucket/resnet": true, "file:///models/resnet": true, "/models/https://resnet": true,
 	} {
-		c := controllertest.New(testNow)
-		u := controllertest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: models, namespace: ns}}")
-		u.Object["data"] = map[string]any{
-			"models.conf": `model_config_list { config { name: "resnet" base_path: "` + path + `" model_platform: "tensorflow" } }`,
-		}
-		c.Put(u)
+		c := configured(t, modelConfig("resnet", path))
 		for field, spec := range map[string]string{
 			"spec.models":    strings.Replace(inline, "gs://bucket/resnet", path, 1),
 			"spec.configMap": "metadata: {name: tfs}\nspec:\n  configMap: models\n",

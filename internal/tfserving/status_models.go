@@ -41,7 +41,7 @@ func (v *view) models() {
 	ready := status.ReadyReplicas > 0
 	defer func() { v.times(before) }()
 	switch {
-	case ready && v.facts.Config.Valid() && len(v.facts.Config.Models()) == 0:
+	case ready && v.facts.Serving.Valid() && len(v.facts.Serving.Models()) == 0:
 		status.Models, status.ModelsAvailable = nil, "0/0"
 		v.set(ConditionModelsAvailable, metav1.ConditionTrue, reasonModelsAvailable, "The config declares no model.")
 	case ready && answer == nil && len(status.Models) > 0:
