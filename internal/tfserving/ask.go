@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
@@ -181,6 +182,7 @@ func (g *gathering) question(deployment string, models []wanted) controller.Job 
 	now, of, port := g.read.Now, g.of, restPort(g.cr)
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
 	client, remembered, longest := g.settings.HTTP, g.hosts, controller.RetryPassing
+	ready := int(ptr.Deref(g.facts.Running, Running{}).Ready)
 	if seconds := g.cr.Spec.ModelStatusSeconds; seconds != nil {
 		longest = min(longest, time.Duration(*seconds)*time.Second)
 	}
@@ -196,6 +198,10 @@ func (g *gathering) question(deployment string, models []wanted) controller.Job 
 		n := min(len(addresses), maxServers, max(1, maxQuestions/len(models)))
 		out := sum(models, queryHosts(ctx, client, addresses[:n], port, models))
 		rest := addresses[n:]
+		if len(rest) > 0 {
+			// Not all pods are listed where there are many.
+			out.Unasked = max(len(addresses), ready) - n
+		}
 		out.confirm(models, len(rest), func(moving []wanted) [][]serverAnswer { return queryHosts(ctx, client, rest, port, moving) })
 		out.At, out.longest = now(), longest
 		return out

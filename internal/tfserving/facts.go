@@ -87,6 +87,8 @@ type Port struct{ Port, NodePort int64 }
 type Answer struct {
 	// Servers is how many were asked, Answered how many of them answered.
 	Servers, Answered int
+	// Unasked is how many more servers there were.
+	Unasked int
 	// Models holds the models in the order of the config, the versions of each in order.
 	Models []v1alpha1.ModelStatus
 	// Available counts the models of which every server that answered has a version available.

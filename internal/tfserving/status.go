@@ -2,6 +2,7 @@ package tfserving
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,13 +41,13 @@ func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen controller.Obser
 	status.ExternalURL = v.externalURL()
 	status.Selector = labels.SelectorFromSet(podLabels(cr)).String()
 	status.Skipped = limit(seen.Skipped, maxSkipped, maxSkippedText)
-	status.Warnings = limit(append(v.unscaled(), seen.Warnings...), maxWarnings, maxWarningText)
 	status.Active = v.active()
 	status.Replicas, status.ReadyReplicas = v.pods()
 	v.progressing()
 	v.configValid()
 	v.models()
 	v.canary()
+	status.Warnings = limit(slices.Concat(v.unscaled(), v.lacking(), seen.Warnings), maxWarnings, maxWarningText)
 	return v.verdict()
 }
 

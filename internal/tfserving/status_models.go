@@ -58,10 +58,10 @@ func (v *view) models() {
 		status.Models, status.ModelsAvailable = slices.Clone(answer.Models), fmt.Sprintf("%d/%d", answer.Available, total)
 		if answer.Available == total {
 			v.set(ConditionModelsAvailable, metav1.ConditionTrue, reasonModelsAvailable,
-				fmt.Sprintf("%s serve %s.", counted(answer.Answered, "server"), counted(total, "model")))
+				fmt.Sprintf("%s serve %s.", counted(answer.Answered, "server"), counted(total, "model"))+answer.scope())
 			return
 		}
-		v.set(ConditionModelsAvailable, metav1.ConditionFalse, reasonModelsUnavailable, unavailable(answer.Models))
+		v.set(ConditionModelsAvailable, metav1.ConditionFalse, reasonModelsUnavailable, unavailable(answer.Models)+answer.scope())
 	}
 }
 

@@ -95,18 +95,42 @@ func serveToo(m protoreflect.Message, versions map[int64]bool) {
 func (c Config) Specific() map[string][]int64 {
 	out := map[string][]int64{}
 	for _, m := range c.each() {
-		policy := m.Get(modelFields.ByName("model_version_policy")).Message()
-		specific := policy.Descriptor().Fields().ByName("specific")
-		if !policy.Has(specific) {
-			continue
-		}
-		list := policy.Get(specific).Message()
-		versions := list.Get(list.Descriptor().Fields().ByName("versions")).List()
-		for i := range versions.Len() {
-			out[textOf(m, "name")] = append(out[textOf(m, "name")], versions.Get(i).Int())
+		if listed := policyOf(m).Specific; len(listed) > 0 {
+			out[textOf(m, "name")] = listed
 		}
 	}
 	return out
+}
+
+// Policies are those of the models by their names, that of a model without one included.
+func (c Config) Policies() map[string]Policy {
+	out := map[string]Policy{}
+	for _, m := range c.each() {
+		out[textOf(m, "name")] = policyOf(m)
+	}
+	return out
+}
+
+// policyOf is what TensorFlow Serving takes the policy of a model for.
+func policyOf(m protoreflect.Message) Policy {
+	policy := m.Get(modelFields.ByName("model_version_policy")).Message()
+	choices := policy.Descriptor().Fields()
+	field := func(choice, name protoreflect.Name) protoreflect.Value {
+		some := policy.Get(choices.ByName(choice)).Message()
+		return some.Get(some.Descriptor().Fields().ByName(name))
+	}
+	switch {
+	case policy.Has(choices.ByName("all")):
+		return Policy{All: true}
+	case policy.Has(choices.ByName("specific")):
+		var out Policy
+		versions := field("specific", "versions").List()
+		for i := range versions.Len() {
+			out.Specific = append(out.Specific, versions.Get(i).Int())
+		}
+		return out
+	}
+	return Policy{Latest: max(uint32(field("latest", "num_versions").Uint()), 1)} //nolint:gosec // The field has 32 bits.
 }
 
 // Label is a label of a version.
