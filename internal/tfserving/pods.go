@@ -52,7 +52,7 @@ func (g *gathering) failures() {
 // look lists the pods and says why those are not ready that are not. Its first two runs, at the begin of a rollout and five seconds later,
 // do nothing: of a thousand rollouts at once most are complete before the third, ten seconds later, and cost nothing.
 func (g *gathering) look(of types.NamespacedName, rollout string) controller.Job {
-	now, selector, rolls := g.read.Now(), labels.SelectorFromSet(podLabels(g.cr)).String(), g.rolls
+	now, selector, rolls := g.read.Now, labels.SelectorFromSet(podLabels(g.cr)).String(), g.rolls
 	var paths []string
 	for _, m := range g.facts.Serving.Models() {
 		paths = append(paths, m.BasePath)
@@ -65,7 +65,7 @@ func (g *gathering) look(of types.NamespacedName, rollout string) controller.Job
 		if err != nil {
 			return nil
 		}
-		return podsAnswer{failureOf(pods, now, paths)}
+		return podsAnswer{failureOf(pods, now(), paths)}
 	}
 }
 
@@ -112,13 +112,19 @@ var severity = []string{
 }
 
 // failureOf is the worst failure of pods that are not ready; nil for none. A pod that has ended, such as one that was evicted, stays, and
-// others are in its place.
+// others are in its place. While one is still within its grace, of which TensorFlow Serving takes all, there is to be room for another.
 func failureOf(list []unstructured.Unstructured, now time.Time, paths []string) *PodFailure {
 	var worst *PodFailure
 	var pods []corev1.Pod
+	makesRoom := false
 	for i := range list {
 		var pod corev1.Pod
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &pod) != nil || pod.DeletionTimestamp != nil || isReady(&pod) {
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &pod) != nil {
+			continue
+		}
+		// The time of the deletion is that of the end of the grace.
+		makesRoom = makesRoom || pod.DeletionTimestamp != nil && pod.DeletionTimestamp.After(now)
+		if pod.DeletionTimestamp != nil || isReady(&pod) {
 			continue
 		}
 		if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
@@ -128,6 +134,9 @@ func failureOf(list []unstructured.Unstructured, now time.Time, paths []string) 
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for i := range pods {
 		f := failureOfPod(&pods[i], now, paths)
+		if f != nil && f.Reason == reasonUnschedulable && makesRoom {
+			continue
+		}
 		if f != nil && (worst == nil || slices.Index(severity, f.Reason) < slices.Index(severity, worst.Reason)) {
 			worst = f
 		}

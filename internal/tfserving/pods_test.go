@@ -159,3 +159,51 @@ func TestReadyHasTheReasonOfThePods(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestAPodThatEndsMakesRoom: TensorFlow Serving takes its whole grace, and the pod in its place has no GPU until then.
+func TestAPodThatEndsMakesRoom(t *testing.T) {
+	waits := podThat(t, "new", "{conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: 3 Insufficient nvidia.com/gpu}]}")
+	crashes := podThat(t, "other", container("state: {terminated: {exitCode: 2}}"))
+	loads := podThat(t, "third", container("started: false, state: {running: {startedAt: '"+testNow.Add(-time.Hour).Format(time.RFC3339)+"'}}"))
+	ends := func(in time.Duration) unstructured.Unstructured {
+		pod := podThat(t, "old", "{}")
+		pod.SetDeletionTimestamp(&metav1.Time{Time: testNow.Add(in)})
+		return pod
+	}
+	for name, c := range map[string]struct {
+		pods []unstructured.Unstructured
+		want string
+	}{
+		"it ends":                   {[]unstructured.Unstructured{ends(70 * time.Second), waits}, ""},
+		"it was to end by now":      {[]unstructured.Unstructured{ends(-time.Second), waits}, reasonUnschedulable},
+		"one of two ends":           {[]unstructured.Unstructured{ends(-time.Second), ends(time.Second), waits}, ""},
+		"none ends":                 {[]unstructured.Unstructured{waits}, reasonUnschedulable},
+		"another crashes meanwhile": {[]unstructured.Unstructured{ends(time.Second), waits, crashes}, reasonCrashLoop},
+		"another loads meanwhile":   {[]unstructured.Unstructured{ends(time.Second), waits, loads}, reasonModelsNotLoaded},
+	} {
+		got := failureOf(c.pods, testNow, nil)
+		if (got == nil) != (c.want == "") || got != nil && got.Reason != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestPodsAreJudgedByTheTimeOfTheLook, and not by that of the reconciliation that began it.
+func TestPodsAreJudgedByTheTimeOfTheLook(t *testing.T) {
+	s := testSystem()
+	c, cr := controllertest.New(testNow), custom(t, inline)
+	_, p := gatherAndRender(t, c, cr)
+	rolledOut(t, c, cr, p, false)
+	c.Asked = nil
+	if _, err := s.Gather(t.Context(), c, cr); err != nil {
+		t.Fatal(err)
+	}
+	loads := pods{podThat(t, "a", container("started: false, state: {running: {startedAt: '"+testNow.Format(time.RFC3339)+"'}}"))}
+	for range 2 {
+		c.Asked[0].Job(t.Context(), loads)
+	}
+	c.Time = c.Time.Add(time.Hour)
+	if got := c.Asked[0].Job(t.Context(), loads).(podsAnswer); got.failure == nil || got.failure.Reason != reasonModelsNotLoaded {
+		t.Errorf("%+v", got.failure)
+	}
+}
