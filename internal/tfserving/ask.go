@@ -91,8 +91,8 @@ func askedOf(config modelconfig.Config, moving map[string][]int64) []modelconfig
 }
 
 // wantedOf is what servers are asked of each model. The versions with a label are those of the config, and of that which servers
-// read now: a label that is held stays at a version of the latter.
-func wantedOf(config, live modelconfig.Config) []wanted {
+// read now: a label that is held stays at a version of the latter. A canary that is promoted goes when they have its version, as a label moves.
+func wantedOf(config, live modelconfig.Config, promoted *v1alpha1.CanarySpec) []wanted {
 	listed, labelled := config.Specific(), map[string][]int64{}
 	for _, l := range slices.Concat(config.Labels(), live.Labels()) {
 		if !slices.Contains(labelled[l.Model], l.Version) {
@@ -101,6 +101,10 @@ func wantedOf(config, live modelconfig.Config) []wanted {
 	}
 	var out []wanted
 	moving := movingOf(config, live)
+	if promoted != nil {
+		labelled[promoted.Model] = append(labelled[promoted.Model], promoted.Version)
+		moving[promoted.Model] = append(moving[promoted.Model], promoted.Version)
+	}
 	for _, m := range askedOf(config, moving) {
 		out = append(out, wanted{m.Name, listed[m.Name], labelled[m.Name], moving[m.Name]})
 	}
@@ -119,19 +123,6 @@ func movingOf(config, live modelconfig.Config) map[string][]int64 {
 		}
 	}
 	return out
-}
-
-// wanted is what the servers of the stable track are asked: a canary that is promoted goes when they have its version.
-func (g *gathering) wanted() []wanted {
-	models := wantedOf(g.facts.Serving, g.live)
-	if c := promoted(g.cr); c != nil {
-		for i := range models {
-			if m := &models[i]; m.name == c.Model && !slices.Contains(m.labelled, c.Version) {
-				m.labelled = append(m.labelled, c.Version)
-			}
-		}
-	}
-	return models
 }
 
 // hosts remembers the addresses of the pods that were asked last, for each custom resource. While its Deployment is unchanged, whose status

@@ -148,14 +148,23 @@ func versionOf(spec *v1alpha1.CanarySpec) string {
 func promotion(cr *v1alpha1.Tfserv, stable Facts) string {
 	spec := cr.Spec.Canary
 	const then = "The canary goes when every other server has it available."
+	listed := stable.Config.Specific()[spec.Model]
 	switch {
-	case !stable.Config.Excludes(spec.Model, spec.Version):
-		return fmt.Sprintf("The model config has version %d served already. ", spec.Version) + then
-	case len(cr.Spec.Models) > 0:
-		return fmt.Sprintf("Set versionPolicy of model %s in spec.models to {specific: {versions: [%d]}}. ", spec.Model, spec.Version) + then
+	case !stable.Config.Valid():
+		return then
+	case slices.Contains(listed, spec.Version):
+		return fmt.Sprintf("The model config lists version %d already. ", spec.Version) + then
 	}
-	return fmt.Sprintf("Set model_version_policy of model %s in the ConfigMap %s to { specific { versions: %d } }. ",
-		spec.Model, cr.Spec.ConfigMap, spec.Version) + then
+	set := fmt.Sprintf("Set model_version_policy of model %s in the ConfigMap %s to { specific { versions: %d } }. ",
+		spec.Model, cr.Spec.ConfigMap, spec.Version)
+	if len(cr.Spec.Models) > 0 {
+		set = fmt.Sprintf("Set versionPolicy of model %s in spec.models to {specific: {versions: [%d]}}. ", spec.Model, spec.Version)
+	}
+	if len(listed) == 0 {
+		set = fmt.Sprintf("The policy of model %s does not list version %d, so that the other servers may serve others without it. ",
+			spec.Model, spec.Version) + set
+	}
+	return set + then
 }
 
 // has says whether every server has a version available, and whether that is known: where some have not answered, it is known only of a

@@ -3,6 +3,7 @@ package tfserving
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
 
 const withCanary = `
@@ -415,5 +417,86 @@ func TestAnOlderConfigMapOfACanaryIsKept(t *testing.T) {
 	s.cr.Spec.Canary.Version = 43
 	if p = s.write(); !slices.Equal(p.Keep, []plan.Key{key("ConfigMap", old)}) {
 		t.Errorf("kept %v, not %s", p.Keep, old)
+	}
+}
+
+// TestAPromotedCanaryWaitsForEveryOtherServer, also for those that are not asked for every model.
+func TestAPromotedCanaryWaitsForEveryOtherServer(t *testing.T) {
+	for what, c := range map[string]struct {
+		last http.HandlerFunc
+		goes bool
+	}{
+		"the last has the version": {says("42 AVAILABLE"), true}, "the last has it not": {says("41 AVAILABLE"), false},
+		"the last loads it": {says("42 LOADING"), false}, "the last says nothing": {nil, false},
+	} {
+		s := bothTracks(t)
+		s.cr.Spec.Autoscaling, s.cr.Spec.Replicas = nil, ptr.To[int32](25)
+		s.write()
+		s.runs("tfs", 25)
+		s.runs("tfs-canary", 2)
+		s.say("canary: ", map[string]http.HandlerFunc{"10.0.0.1": says("42 AVAILABLE")})
+		s.cr.Spec.Canary.State = v1alpha1.CanaryPromoted
+		s.cr.Spec.Models[1].VersionPolicy.Specific.Versions, s.cr.Spec.Models[1].VersionLabels = []int64{42}, nil
+		s.write()
+		servers := map[string]http.HandlerFunc{"10.9.9.9": c.last}
+		for i := range 24 {
+			servers[fmt.Sprintf("10.0.0.%d", i)] = says("42 AVAILABLE")
+		}
+		s.say("", servers)
+		p := s.write()
+		if gone := controllertest.Find(p, "Deployment", "tfs-canary") == nil; gone != c.goes {
+			t.Errorf("%s, and the canary has gone: %t", what, gone)
+		}
+	}
+}
+
+// TestAPromotedModelIsAskedForFirst, since not all models of a long config are asked for.
+func TestAPromotedModelIsAskedForFirst(t *testing.T) {
+	var models []modelconfig.Declared
+	for i := range 300 {
+		models = append(models, modelconfig.Declared{Model: modelconfig.Model{Name: fmt.Sprintf("m%d", i), BasePath: "/m"}})
+	}
+	config, err := modelconfig.New(models)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := wantedOf(config, modelconfig.Config{}, &v1alpha1.CanarySpec{Model: "m299", Version: 42})
+	if got := asked[0]; got.name != "m299" || !slices.Equal(got.moving, []int64{42}) || !slices.Equal(got.labelled, []int64{42}) {
+		t.Errorf("asked first is %+v", got)
+	}
+}
+
+// TestWhatCompletesAPromotionIsSaidAsItIs: with the policy latest the servers may go on to another version, and the canary would stay for ever.
+func TestWhatCompletesAPromotionIsSaidAsItIs(t *testing.T) {
+	const set = "Set versionPolicy of model resnet in spec.models to {specific: {versions: [42]}}."
+	const may = "The policy of model resnet does not list version 42, so that the other servers may serve others without it."
+	for policy, want := range map[string]string{
+		"{specific: {versions: [41]}}":     set,
+		"{specific: {versions: [41, 42]}}": "The model config lists version 42 already.",
+		"{latest: {numVersions: 1}}":       may + " " + set,
+		"{all: {}}":                        may + " " + set,
+	} {
+		s := bothTracks(t)
+		s.cr = custom(t, strings.ReplaceAll(withCanary, "{specific: {versions: [41]}}", policy))
+		s.write()
+		s.runs("tfs", 3)
+		s.runs("tfs-canary", 2)
+		s.cr.Spec.Canary.State = v1alpha1.CanaryPromoted
+		s.write()
+		project(t, s.Cluster, s.cr)
+		if got := s.cr.Status.Canary.Message; !strings.HasSuffix(got, " "+want+" The canary goes when every other server has it available.") {
+			t.Errorf("%s: %q", policy, got)
+		}
+	}
+	// Of a config that cannot be read nothing is known.
+	s := bothTracks(t)
+	s.write()
+	s.runs("tfs", 3)
+	s.runs("tfs-canary", 2)
+	s.cr.Spec.Canary.State, s.cr.Spec.Models, s.cr.Spec.ConfigMap = v1alpha1.CanaryPromoted, nil, "missing"
+	s.write()
+	project(t, s.Cluster, s.cr)
+	if got := s.cr.Status.Canary.Message; strings.Contains(got, "already") || strings.Contains(got, "Set") || !strings.Contains(got, "The canary goes when") {
+		t.Errorf("%q", got)
 	}
 }

@@ -69,7 +69,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 		return Facts{}, err
 	}
 	g.ports()
-	g.ask(g.wanted())
+	g.ask(wantedOf(g.facts.Serving, g.live, promoted(g.cr)))
 	g.canary()
 	g.holdLabels()
 	g.failures()

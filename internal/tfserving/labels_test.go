@@ -78,11 +78,11 @@ func TestALabelOfTheLastModelIsAskedFor(t *testing.T) {
 		}
 		return out
 	}
-	asked := wantedOf(config(2), config(1))
+	asked := wantedOf(config(2), config(1), nil)
 	if len(asked) != maxQuestions || asked[0].name != "m299" || !slices.Equal(asked[0].moving, []int64{2}) || asked[1].name != "m0" || asked[199].name != "m198" {
 		t.Errorf("%d models are asked for, first %+v", len(asked), asked[:2])
 	}
-	if asked := wantedOf(config(2), config(2)); asked[0].name != "m0" || asked[199].name != "m199" {
+	if asked := wantedOf(config(2), config(2), nil); asked[0].name != "m0" || asked[199].name != "m199" {
 		t.Errorf("asked for %+v", asked[:2])
 	}
 }
