@@ -27,6 +27,8 @@ type Canary struct {
 	// Available says that every ready server of it has the version available, and Weight how many of a hundred requests they get.
 	Available bool
 	Weight    int32
+	// Unrouted says why no Gateway gives them that share; empty where one does.
+	Unrouted string
 	// State is what has become of it.
 	State v1alpha1.CanaryState
 	// Status, Reason and Message are those of its condition.
@@ -64,10 +66,11 @@ func promoted(cr *v1alpha1.Tfserv) *v1alpha1.CanarySpec {
 	return nil
 }
 
-// decideCanary decides about a canary from what is known of both tracks, and from the version that was recorded as available. It is pure.
-func decideCanary(cr *v1alpha1.Tfserv, stable, track Facts, recorded string) Canary {
+// decideCanary decides about a canary from what is known of both tracks and of the routes, and from the version that was recorded as
+// available. It is pure.
+func decideCanary(cr *v1alpha1.Tfserv, stable, track Facts, recorded, unrouted string) Canary {
 	spec, promoting := cr.Spec.Canary, promoted(cr) != nil
-	c := Canary{Facts: track, State: v1alpha1.CanaryRunning, Status: metav1.ConditionFalse}
+	c := Canary{Facts: track, State: v1alpha1.CanaryRunning, Status: metav1.ConditionFalse, Unrouted: unrouted}
 	served, known := stable.Answer.has(spec.Model, spec.Version)
 	complete := served && known && stable.Running != nil && stable.Running.Current
 	switch {
@@ -104,12 +107,8 @@ func (c *Canary) availability(cr *v1alpha1.Tfserv, recorded string) {
 	switch failure := c.Facts.Failure; {
 	case available:
 		c.Available, c.Weight = true, ptr.Deref(spec.Weight, 0)
-		done := "go there"
-		if spec.Mode == v1alpha1.CanaryShadow {
-			done = "are copied there"
-		}
 		c.Status, c.Reason = metav1.ConditionTrue, reasonCanaryAvailable
-		c.Message = fmt.Sprintf("Every ready server of the canary has %s available; %d %% of the requests %s.", version, c.Weight, done)
+		c.Message = fmt.Sprintf("Every ready server of the canary has %s available; %s", version, c.share(spec.Mode))
 	case failure != nil:
 		c.Reason, c.Message = failure.Reason, failure.Message
 	case paused(cr):
@@ -123,6 +122,17 @@ func (c *Canary) availability(cr *v1alpha1.Tfserv, recorded string) {
 		c.Status, c.Reason = metav1.ConditionUnknown, reasonEndpointUnreachable
 		c.Message = "Not every server of the canary has said yet that it has " + version + " available."
 	}
+}
+
+// share says how many of the requests the servers of a canary get.
+func (c *Canary) share(mode v1alpha1.CanaryMode) string {
+	switch {
+	case c.Weight > 0 && c.Unrouted != "":
+		return "it gets no requests. " + c.Unrouted
+	case mode == v1alpha1.CanaryShadow:
+		return fmt.Sprintf("%d %% of the requests are copied there.", c.Weight)
+	}
+	return fmt.Sprintf("%d %% of the requests go there.", c.Weight)
 }
 
 // said is what the server that is behind says of a version; empty where it says nothing.

@@ -387,6 +387,45 @@ func TestNothingIsSaidOfAWeightWithoutARoute(t *testing.T) {
 	}
 }
 
+// TestNothingIsSaidOfAWeightThatNoGatewayHasAccepted: a Gateway whose name is mistyped says nothing, or that it has no such listener.
+func TestNothingIsSaidOfAWeightThatNoGatewayHasAccepted(t *testing.T) {
+	s := bothTracks(t)
+	s.write()
+	s.runs("tfs-canary", 2)
+	s.say("canary: ", map[string]http.HandlerFunc{"10.0.0.1": says("42 AVAILABLE")})
+	s.write()
+	told := func(what string, weight int32, texts ...string) {
+		t.Helper()
+		if got := weights(t, s.write()); got != shared {
+			t.Errorf("%s: the weights are %s: a Gateway that comes later is to find them", what, got)
+		}
+		project(t, s.Cluster, s.cr)
+		condition(t, s.cr, ConditionCanaryAvailable, "True", reasonCanaryAvailable)
+		c, said := s.cr.Status.Canary, meta.FindStatusCondition(s.cr.Status.Conditions, ConditionCanaryAvailable).Message
+		if c.Weight != weight || c.Message != said || strings.Contains(said, "10 % of the requests go there") != (weight > 0) {
+			t.Errorf("%s: the status is %+v, and the condition says %q", what, c, said)
+		}
+		for _, text := range texts {
+			if !strings.Contains(said, text) {
+				t.Errorf("%s: %q lacks %q", what, said, text)
+			}
+		}
+	}
+	told("both are accepted", 10)
+	s.accept("HTTPRoute", "False", "NotAllowedByListeners")
+	told("one of two is accepted", 10)
+	s.accept("GRPCRoute", "False", "NoMatchingParent")
+	told("none is accepted", 0, "it gets no requests", "the GRPCRoute tfs (NoMatchingParent)", "status.parents")
+	for k := range s.Children {
+		if k.Group == gvkHTTPRoute.Group {
+			s.Children[k].Object["status"] = map[string]any{"parents": []any{}}
+		}
+	}
+	told("nobody has looked at them", 0, "No Gateway has accepted the GRPCRoute tfs:")
+	s.accept("HTTPRoute", "True", "Accepted")
+	told("one is accepted later", 10)
+}
+
 // TestWhatMakesACanaryPointlessIsWarnedOf: other servers that may have its version too, and a claim that its pods cannot mount.
 func TestWhatMakesACanaryPointlessIsWarnedOf(t *testing.T) {
 	for policy, warned := range map[string]bool{

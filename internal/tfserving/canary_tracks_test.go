@@ -48,7 +48,23 @@ func (s *tracks) write() plan.Plan {
 			s.Remove(k)
 		}
 	}
+	for k := range s.Children {
+		if k.Group == gvkHTTPRoute.Group && s.Children[k].Object["status"] == nil {
+			s.accept(k.Kind, "True", "Accepted")
+		}
+	}
 	return p
+}
+
+// accept has a Gateway say whether it has accepted a route.
+func (s *tracks) accept(kind, status, reason string) {
+	s.Helper()
+	s.Children[plan.Key{GroupKind: schema.GroupKind{Group: gvkHTTPRoute.Group, Kind: kind}, Namespace: "ns", Name: "tfs"}].Object["status"] = map[string]any{
+		"parents": []any{map[string]any{
+			"controllerName": "example.com/gateway", "parentRef": map[string]any{"name": "public"},
+			"conditions": []any{map[string]any{"type": "Accepted", "status": status, "reason": reason, "observedGeneration": int64(1)}},
+		}},
+	}
 }
 
 // runs makes a Deployment of the cluster complete, with so many ready pods.

@@ -15,26 +15,15 @@ func (v *view) canary() {
 		meta.RemoveStatusCondition(&status.Conditions, ConditionCanaryAvailable)
 		return
 	}
-	weight, message := c.Weight, c.Message
-	if weight > 0 && !v.routed() {
+	weight := c.Weight
+	if c.Unrouted != "" {
 		weight = 0
-		message += " There is no route that splits the requests: look at status.skipped."
 	}
 	status.Canary = &v1alpha1.CanaryStatus{
-		Model: spec.Model, Version: spec.Version, State: c.State, Weight: weight, Message: controller.Cut(message, maxConditionMessage),
+		Model: spec.Model, Version: spec.Version, State: c.State, Weight: weight, Message: controller.Cut(c.Message, maxConditionMessage),
 	}
 	if c.Available {
 		status.Canary.AvailableReplicas = bounded(c.Facts.Running.Ready)
 	}
 	v.set(ConditionCanaryAvailable, c.Status, c.Reason, c.Message)
-}
-
-// routed says that there is a route.
-func (v *view) routed() bool {
-	for key, state := range v.seen.Objects {
-		if state.Observed != nil && (key.GroupKind == gvkHTTPRoute.GroupKind() || key.GroupKind == gvkGRPCRoute.GroupKind()) {
-			return true
-		}
-	}
-	return false
 }

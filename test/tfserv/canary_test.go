@@ -62,6 +62,21 @@ const (
 	shared = sample + "-service 90, " + sample + "-canary-service 10"
 )
 
+// accept has a Gateway accept the HTTPRoute.
+func accept(t *testing.T, c *cluster.Cluster, ns string) {
+	t.Helper()
+	u := c.Get(t, entrances[1], ns, sample)
+	u.Object["status"] = map[string]any{"parents": []any{map[string]any{
+		"controllerName": "example.com/gateway", "parentRef": map[string]any{"name": "public"},
+		"conditions": []any{map[string]any{
+			"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+		}},
+	}}}
+	if err := c.Client.Status().Update(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // gone waits until nothing of a canary is left, in the namespace and in the inventory.
 func gone(t *testing.T, c *cluster.Cluster, ns string) {
 	t.Helper()
@@ -95,9 +110,17 @@ func TestACanaryGetsItsShareWhileItsVersionIsAvailable(t *testing.T) {
 	store.Put(storedModel, 42)
 	split(t, c, ns, shared)
 	condition(t, c, ns, sample, "CanaryAvailable", metav1.ConditionTrue, "CanaryAvailable")
-	if got := get(t, c, ns, sample).Status.Canary; got == nil || got.Weight != 10 || got.AvailableReplicas != 1 {
+	if got := get(t, c, ns, sample).Status.Canary; got == nil || got.Weight != 0 || got.AvailableReplicas != 1 ||
+		!strings.Contains(got.Message, "No Gateway has accepted the") {
 		t.Errorf("the status is %+v", got)
 	}
+	accept(t, c, ns)
+	cluster.Eventually(t, time.Minute, func() error {
+		if got := get(t, c, ns, sample).Status.Canary; got.Weight != 10 {
+			return fmt.Errorf("a Gateway has accepted the route, and the status is %+v", got)
+		}
+		return nil
+	})
 	store.Remove(storedModel, 42)
 	split(t, c, ns, alone)
 	condition(t, c, ns, sample, "CanaryAvailable", metav1.ConditionFalse, "VersionUnavailable")

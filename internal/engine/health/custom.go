@@ -41,6 +41,12 @@ var copiesGeneration = map[schema.GroupKind]bool{
 // route is the kind of OpenShift that reports per router and not in one list of conditions.
 var route = schema.GroupKind{Group: "route.openshift.io", Kind: "Route"}
 
+// gatewayRoutes are the kinds of the Gateway API that report per Gateway. Whether one accepts a route says nothing of its health.
+var gatewayRoutes = map[schema.GroupKind]bool{
+	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}: true,
+	{Group: "gateway.networking.k8s.io", Kind: "GRPCRoute"}: true,
+}
+
 // summaries are the conditions that say by themselves whether an object does what it declares, most telling first. The
 // first one that an object has decides. Progressing and Degraded aren't among them: the first stays true after success
 // in the convention of Deployments, the second leaves an object working in that of OpenShift.

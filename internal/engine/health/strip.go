@@ -42,6 +42,12 @@ func Strip(obj *unstructured.Unstructured) *unstructured.Unstructured {
 			project(out, obj.Object, strings.Split(path, "."))
 		}
 	}
+	if gatewayRoutes[gk] {
+		// For controllers that tell whether a Gateway has accepted the route.
+		for _, field := range []string{"type", "status", "reason"} {
+			project(out, obj.Object, []string{"status", "parents", "*", "conditions", "*", field})
+		}
+	}
 	if gk == route {
 		// The host is for controllers that tell where a service is reached.
 		for _, path := range append(conditionFields("status.ingress.*."), "status.ingress.*.host") {

@@ -33,6 +33,17 @@ data: {password: QQ==}`},
 			sample{kind: "v1 Secret", body: `metadata: {name: a}`},
 		},
 		{
+			sample{kind: "gateway.networking.k8s.io/v1 HTTPRoute", body: `
+metadata: {name: a}
+spec: {hostnames: [h]}
+status:
+  parents:
+  - {controllerName: c, parentRef: {name: g}, conditions: [{type: Accepted, status: "False", reason: NoMatchingParent, message: m}]}`},
+			sample{kind: "gateway.networking.k8s.io/v1 HTTPRoute", body: `
+metadata: {name: a}
+status: {parents: [{conditions: [{type: Accepted, status: "False", reason: NoMatchingParent}]}]}`},
+		},
+		{
 			sample{kind: thing, body: `
 metadata: {name: a}
 spec: {big: field}
