@@ -438,10 +438,16 @@ func TestWhatMakesACanaryPointlessIsWarnedOf(t *testing.T) {
 			t.Errorf("%s: warnings %q", policy, p.Warnings)
 		}
 	}
-	c := withClaim(t, "ReadWriteOncePod")
-	_, p := gatherAndRender(t, c, custom(t, withCanary+"  modelVolume: {claimName: models}\n"))
-	if text := strings.Join(p.Warnings, " "); !strings.Contains(text, "one pod only, so that the canary's cannot start") {
-		t.Errorf("warnings %q", p.Warnings)
+	for modes, want := range map[string]string{
+		"ReadWriteOncePod": "one pod only, so that the canary's cannot start",
+		"ReadWriteOnce":    "on one node, so that the canary's pods start only on the node that has it",
+		"ReadOnlyMany":     "",
+	} {
+		_, p := gatherAndRender(t, withClaim(t, modes), custom(t, withCanary+"  modelVolume: {claimName: models}\n"))
+		told := slices.DeleteFunc(p.Warnings, func(w string) bool { return !strings.HasPrefix(w, "spec.canary: ") })
+		if len(told) > 1 || (want == "") != (len(told) == 0) || !strings.Contains(strings.Join(told, ""), want) {
+			t.Errorf("%s: warnings %q", modes, told)
+		}
 	}
 }
 

@@ -52,8 +52,12 @@ func (r *renderer) canaryWarnings() {
 		r.warn("spec.canary: the other servers may serve version %d of model %s too, since its policy does not list versions without it",
 			spec.Version, spec.Model)
 	}
-	if r.facts.SinglePod {
+	switch {
+	case r.facts.SinglePod:
 		r.warn("spec.canary: spec.modelVolume.claimName (%s) can be mounted by one pod only, so that the canary's cannot start",
+			r.cr.Spec.ModelVolume.ClaimName)
+	case r.facts.SingleNode:
+		r.warn("spec.canary: spec.modelVolume.claimName (%s) can be mounted on one node, so that the canary's pods start only on the node that has it",
 			r.cr.Spec.ModelVolume.ClaimName)
 	}
 }
