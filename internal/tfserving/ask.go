@@ -20,6 +20,7 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/parallel"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
 
@@ -216,22 +217,25 @@ func hostsOf(ctx context.Context, live controller.Live, namespace, selector stri
 	return out, nil
 }
 
-// queryHosts asks every host for every model.
+// queryHosts asks every host for every model. A panic over the answer of a server, which is a tenant's, is no answer.
 func queryHosts(ctx context.Context, client *http.Client, hosts []string, port int32, models []wanted) [][]serverAnswer {
 	said := make([][]serverAnswer, len(hosts))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, maxBeside)
-	for i, host := range hosts {
+	var questions []*serverAnswer
+	for i := range said {
 		said[i] = make([]serverAnswer, len(models))
-		for j, model := range models {
-			wg.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				said[i][j] = queryModel(ctx, client, host, port, model)
-			})
+		for j := range said[i] {
+			questions = append(questions, &said[i][j])
 		}
 	}
-	wg.Wait()
+	failures := parallel.Each(ctx, maxBeside, questions, func(ctx context.Context, n int, to *serverAnswer) error {
+		*to = queryModel(ctx, client, hosts[n/len(models)], port, models[n%len(models)])
+		return nil
+	})
+	for n, err := range failures {
+		if err != nil {
+			*questions[n] = serverAnswer{failure: noAnswer}
+		}
+	}
 	return said
 }
 

@@ -311,6 +311,27 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
+// TestAPanicOverAnAnswerEndsNothingElse: the server is a tenant's, and the manager is everybody's.
+func TestAPanicOverAnAnswerEndsNothingElse(t *testing.T) {
+	client := fleet(map[string]http.HandlerFunc{"10.0.0.1": says("1 AVAILABLE"), "10.0.0.2": says("1 AVAILABLE")})
+	answers := client.Transport
+	client.Transport = tripper(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host == "10.0.0.2:8501" && strings.HasSuffix(r.URL.Path, "/m") {
+			panic("over an answer")
+		}
+		return answers.RoundTrip(r)
+	})
+	two := pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false)}
+	got := answerOf(t, client, two, "m")
+	if got.Servers != 2 || got.Answered != 1 || got.Settled || len(got.Loaded) > 0 {
+		t.Errorf("a question that panicked counts as answered: %+v", got)
+	}
+	got = answerOf(t, client, two, "m", "other")
+	if got.Answered != 2 || got.Available != 1 || got.Models[0].State != stateUnknown || got.Models[0].Error != noAnswer {
+		t.Errorf("of two questions one panicked: %+v", got)
+	}
+}
+
 func TestHostileAnswersAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 2*maxAnswer)
 	for name, serve := range map[string]http.HandlerFunc{

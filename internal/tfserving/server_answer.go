@@ -54,6 +54,9 @@ type serverAnswer struct {
 	failure string
 }
 
+// noAnswer is said of a server that does not answer.
+const noAnswer = "the server does not answer"
+
 // version is one version of a model.
 type version struct{ number, state, message string }
 
@@ -75,7 +78,7 @@ func queryModel(ctx context.Context, client *http.Client, host string, port int3
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return serverAnswer{failure: "the server does not answer"}
+		return serverAnswer{failure: noAnswer}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	switch resp.StatusCode {
