@@ -19,6 +19,8 @@ type Facts struct {
 	Config modelconfig.Config
 	// Serving is the model config that the servers run with: Config, but for a problem that keeps it from them.
 	Serving modelconfig.Config
+	// Unknown is the first field of the model config that MLKeeper does not know, of a server that spec.image brings; empty for none.
+	Unknown string
 	// Source is the model config in the owner's ConfigMap; empty for spec.models.
 	Source string
 	// ConfigText is the file as it is mounted, and ConfigOwn that MLKeeper has written it, not the owner of a ConfigMap.

@@ -64,6 +64,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 		g.facts.CredentialsDigest = read.Digest(g.secrets...)
 	}
 	g.schemes()
+	g.pinned()
 	g.running()
 	if err := g.serving(ctx); err != nil {
 		return Facts{}, err
@@ -115,7 +116,7 @@ func (g *gathering) config(ctx context.Context) error {
 			"add the model config to the ConfigMap under this key, or name the key that it has")
 		return nil
 	}
-	config, err := modelconfig.Parse(text)
+	config, unknown, err := g.parsed(text)
 	if name := config.Logged(); err == nil && name != "" && g.cr.Spec.Image == "" {
 		err = fmt.Errorf("model %q has a logging_config, for which the images of TensorFlow Serving have no logger: take it out, or set "+
 			"spec.image to an image that has one", name)
@@ -125,7 +126,7 @@ func (g *gathering) config(ctx context.Context) error {
 			"correct the ConfigMap; "+keepsRunning)
 		return nil
 	}
-	g.facts.Config, g.facts.ConfigText, g.facts.Source = config, text, text
+	g.facts.Config, g.facts.ConfigText, g.facts.Source, g.facts.Unknown = config, text, text, unknown
 	return nil
 }
 

@@ -18,7 +18,7 @@ func (g *gathering) liveConfig(ctx context.Context) error {
 		return err
 	}
 	g.liveText, _, _ = unstructured.NestedString(live.Object, "data", configFile(g.cr))
-	if config, err := modelconfig.Parse(g.liveText); err == nil {
+	if config, _, err := modelconfig.ParseNewer(g.liveText); err == nil {
 		g.live = config
 	}
 	return nil
@@ -33,7 +33,7 @@ func (g *gathering) holdLabels() {
 	config, held := g.facts.Config.HoldLabels(g.live, func(model string, version int64) bool {
 		return g.facts.Answer != nil && g.facts.Answer.Loaded[LoadedVersion{model, version}]
 	})
-	if len(held) > 0 {
+	if len(held) > 0 && !g.waits(held[0]) {
 		g.facts.Held, g.facts.Config, g.facts.ConfigText = held, config, config.String()
 	}
 }

@@ -44,6 +44,9 @@ func (g *gathering) s3(ctx context.Context) error {
 	if spec.ImageReadsS3 {
 		return nil
 	}
+	if g.dropped(plan.Terminal, "for the models that spec.s3.downloader downloads", "take the field out, or set spec.s3.imageReadsS3 with an image that reads it") {
+		return nil
+	}
 	moved := map[string]string{}
 	for i, m := range models {
 		// The name of a model may be anything, a path that leads elsewhere too.

@@ -26,7 +26,7 @@ func (g *gathering) serving(ctx context.Context) error {
 			return err
 		}
 		text, found := modelFile(kept, configFile(g.cr))
-		if config, err := modelconfig.Parse(text); found && err == nil {
+		if config, _, err := modelconfig.ParseNewer(text); found && err == nil {
 			g.facts.Serving = config
 			return nil
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
 
@@ -93,6 +94,10 @@ func (r *renderer) warnings() {
 	if requests := gracePeriod(r.cr) - drain; restTimeout(r.cr) > requests {
 		r.warn("spec.terminationGracePeriodSeconds leaves %d seconds for the requests under way when a pod ends, but spec.server.restTimeoutMillis "+
 			"is %d: raise the one or lower the other, else longer requests are cut", requests, *r.cr.Spec.Server.RESTTimeoutMillis)
+	}
+	if unknown := r.facts.Unknown; unknown != "" {
+		r.warn("the model config has a field that MLKeeper does not know: spec.image needs a server that does, without which it ends at its start: %s",
+			controller.Cut(unknown, maxUnknown))
 	}
 	if m, found := unreadable(r.facts.Config); found {
 		r.warn("model %q has the base_path %q: spec.image needs a file system for its scheme, without which the servers wait for it for ever",

@@ -47,12 +47,32 @@ var (
 
 // Parse reads a model config and refuses what TensorFlow Serving would refuse at its start. The error says what is wrong
 // and where; it quotes nothing but names and paths of models.
-func Parse(text string) (Config, error) {
+func Parse(text string) (Config, error) { return parse(text, prototext.UnmarshalOptions{}) }
+
+// ParseNewer reads the model config of a server that may be newer than this package. unknown says which field is the first that is not
+// known here; empty for none. A config with one lacks it, and must not be printed; it has a model, without which it is something else.
+func ParseNewer(text string) (c Config, unknown string, err error) {
+	strict, err := Parse(text)
+	if err == nil {
+		return strict, "", nil
+	}
+	c, wrong := parse(text, prototext.UnmarshalOptions{DiscardUnknown: true})
+	switch {
+	case wrong == nil && len(c.each()) > 0:
+		return c, err.Error(), nil
+	case wrong != nil && wrong.Error() != err.Error():
+		// The field may be one that is mistyped.
+		return Config{}, "", fmt.Errorf("%w; %w", wrong, err)
+	}
+	return Config{}, "", err
+}
+
+func parse(text string, as prototext.UnmarshalOptions) (Config, error) {
 	if len(text) > maxSize {
 		return Config{}, fmt.Errorf("is larger than %d bytes", maxSize)
 	}
 	m := dynamicpb.NewMessage(serverConfig)
-	if err := (prototext.UnmarshalOptions{}).Unmarshal([]byte(text), m); err != nil {
+	if err := as.Unmarshal([]byte(text), m); err != nil {
 		return Config{}, errors.New(plain(err))
 	}
 	c := Config{message: m}

@@ -103,6 +103,42 @@ func TestParseRefusesWhatTheServerRefuses(t *testing.T) {
 	}
 }
 
+// TestAFieldOfANewerServerIsLeftOut, and is all that is: everything else is refused as ever.
+func TestAFieldOfANewerServerIsLeftOut(t *testing.T) {
+	for name, text := range accepted {
+		want, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, unknown, err := ParseNewer(text); err != nil || unknown != "" || c.String() != want.String() {
+			t.Errorf("%s: unknown %q, %v", name, unknown, err)
+		}
+	}
+	for name, tc := range refused {
+		_, unknown, err := ParseNewer(tc.text)
+		if name == "unknown field" {
+			if err != nil || !strings.Contains(unknown, tc.want) {
+				t.Errorf("%s: unknown %q, %v", name, unknown, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, not an error with %q", name, err, tc.want)
+		}
+	}
+	for text, want := range map[string][]string{
+		one(`name: "a" base_pth: "/m" model_platform: "tensorflow"`):                                                 {"no base_path", "unknown field: base_pth"},
+		one(`name: "a" base_path: "/m" colour: { red: [1, 2] } model_platform: "tensorflow" model_version_policy {`): {"unexpected EOF", "unknown field: colour"},
+	} {
+		_, _, err := ParseNewer(text)
+		for _, part := range want {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%q: %v, not an error with %q", text, err, part)
+			}
+		}
+	}
+}
+
 func TestStringIsReadBackAsTheSame(t *testing.T) {
 	made, err := New([]Declared{
 		{Model: Model{Name: "b", BasePath: `/a "path" with \ and ü`}, Policy: Policy{Specific: []int64{1, 3}}, Labels: map[string]int64{"stable": 1, "canary": 3}},
