@@ -103,14 +103,20 @@ func (v *view) deployment() *unstructured.Unstructured {
 	return state.Observed.Stripped()
 }
 
-// pods counts the pods. A Deployment that a problem keeps out of the plan still runs.
-func (v *view) pods() (replicas, ready int32) {
-	var rollout workload.Rollout
+// rollout is how far the Deployment has come, and whether there is one. One that a problem keeps out of the plan still runs.
+func (v *view) rollout() (rollout workload.Rollout, there bool) {
 	if u := v.deployment(); u != nil {
-		rollout = workload.RolloutOf(u)
-	} else if r := v.facts.Running; r != nil && v.problems() {
-		rollout = r.Rollout
+		return workload.RolloutOf(u), true
 	}
+	if r := v.facts.Running; r != nil && v.problems() {
+		return r.Rollout, true
+	}
+	return workload.Rollout{}, false
+}
+
+// pods counts the pods.
+func (v *view) pods() (replicas, ready int32) {
+	rollout, _ := v.rollout()
 	return bounded(rollout.Total), bounded(rollout.Ready)
 }
 

@@ -51,7 +51,7 @@ func (v *view) models() {
 		}
 	case !ready || answer == nil || answer.Answered == 0:
 		status.Models, status.ModelsAvailable = nil, ""
-		v.set(ConditionModelsAvailable, metav1.ConditionUnknown, reasonEndpointUnreachable, "No model server answers at its REST endpoint.")
+		v.set(ConditionModelsAvailable, metav1.ConditionUnknown, reasonEndpointUnreachable, v.silence())
 	default:
 		// The servers may have been asked before the config changed.
 		total := answer.Asked
@@ -63,6 +63,20 @@ func (v *view) models() {
 		}
 		v.set(ConditionModelsAvailable, metav1.ConditionFalse, reasonModelsUnavailable, unavailable(answer.Models)+answer.scope())
 	}
+}
+
+// silence says why nobody answers.
+func (v *view) silence() string {
+	rollout, there := v.rollout()
+	switch {
+	case paused(v.cr):
+		return "spec.replicas is 0, so that no model server runs."
+	case there && rollout.Desired == 0 && v.cr.Spec.Autoscaling != nil:
+		return "The autoscaler has scaled to zero, so that no model server runs."
+	case there && rollout.Desired == 0:
+		return "The Deployment is scaled to zero, so that no model server runs."
+	}
+	return "No model server answers at its REST endpoint."
 }
 
 // times sets when each version began to be as it is, when any of them changed, and when the servers were asked. Without a change nothing
