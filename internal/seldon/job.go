@@ -232,6 +232,11 @@ func (r request) failure(err error) *plan.Problem {
 			Message: err.Error(), Remedy: "nothing to do",
 		}
 	}
+	if unfit := (*helm.UnfitError)(nil); errors.As(err, &unfit) {
+		return &plan.Problem{
+			Class: plan.Terminal, Reason: reasonChartFailed, Field: r.field + ".chart", Value: r.from.Name, Message: unfit.Why, Remedy: unfit.Remedy,
+		}
+	}
 	return &plan.Problem{
 		Class: plan.Terminal, Reason: reasonChartFailed, Field: r.field + ".values", Value: r.from.Name, Message: err.Error(),
 		Remedy: "correct the values; helm template shows the same",

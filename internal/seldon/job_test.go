@@ -46,6 +46,16 @@ func (s *fakeStore) put(t *testing.T, template string) {
 	}
 }
 
+// putChart puts a chart with further lines in its Chart.yaml.
+func (s *fakeStore) putChart(t *testing.T, metadata string) {
+	t.Helper()
+	var err error
+	s.data, err = manifesttest.Pack(fstest.MapFS{"Chart.yaml": {Data: []byte("apiVersion: v2\nname: small\nversion: 1.0.0\n" + metadata)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (s *fakeStore) FetchChart(ctx context.Context, _ source.ChartRequest) (*source.Artifact, error) {
 	s.asked++
 	if s.down != nil {
@@ -82,6 +92,27 @@ kind: PodDisruptionBudget
 metadata: {name: one, annotations: {gateways: '{{ .Capabilities.APIVersions.Has "example.com/v1" }}'}}
 spec: {minAvailable: 1, selector: {matchLabels: {a: b}}}
 `
+
+// TestAChartThatHelmRefusesIsStalled: the chart is at fault, and not the values.
+func TestAChartThatHelmRefusesIsStalled(t *testing.T) {
+	from := newFakeStore(t, small)
+	for metadata, remedy := range map[string]string{
+		"kubeVersion: <1.20\n":                            "take a version of the chart for this version of Kubernetes",
+		"dependencies: [{name: other, version: 1.0.0}]\n": "run helm dependency build on the chart and package it anew, or take another version of it",
+	} {
+		from.putChart(t, metadata)
+		r := request{
+			component: component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0"}}, namespace: "ns", field: "spec.core",
+			keys: made(t, nil, testNow), from: rendering.Source{Origin: origin.Origin{Chart: &source.ChartRequest{}}},
+			cluster: helm.Cluster{Version: "v1.36.2", Serves: func(string) bool { return true }},
+		}
+		result := ran(t, New(Settings{Sources: from}).(*system), controllertest.New(testNow), r.job(&v1alpha1.SeldonOperator{}))
+		p := result.Failure
+		if p == nil || p.Class != plan.Terminal || p.Reason != reasonChartFailed || p.Field != "spec.core.chart" || p.Remedy != remedy {
+			t.Errorf("%s: %+v", metadata, p)
+		}
+	}
+}
 
 func TestAChartThatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 	from := newFakeStore(t, small)

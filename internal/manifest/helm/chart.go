@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
@@ -100,6 +101,41 @@ func (c *Chart) parse() (*chartv2.Chart, error) {
 		return nil, fmt.Errorf("the chart cannot be read: %w", err)
 	}
 	return out, nil
+}
+
+// UnfitError says that a chart is not to be installed, whatever its values.
+type UnfitError struct{ Why, Remedy string }
+
+// Error implements error.
+func (e *UnfitError) Error() string { return e.Why + ": " + e.Remedy }
+
+// checkDependencies refuses a chart without one that it depends on (pkg/action, CheckDependencies). Helm looks before it knows what is on.
+func checkDependencies(c *chartv2.Chart) *UnfitError {
+	var missing []string
+	for _, declared := range c.Metadata.Dependencies {
+		if !slices.ContainsFunc(c.Dependencies(), func(inner *chartv2.Chart) bool { return inner.Name() == declared.Name }) {
+			missing = append(missing, declared.Name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &UnfitError{
+		Why: oneLine(fmt.Errorf("chart %s: an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' "+
+			"to fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: %s", c.Name(), strings.Join(missing, ", "))),
+		Remedy: "run helm dependency build on the chart and package it anew, or take another version of it",
+	}
+}
+
+// checkKubeVersion refuses a chart for other versions of Kubernetes (pkg/action, renderResources).
+func checkKubeVersion(c *chartv2.Chart, of kubeVersion) *UnfitError {
+	if wants := c.Metadata.KubeVersion; wants != "" && !chartutil.IsCompatibleRange(wants, of.Version) {
+		return &UnfitError{
+			Why:    oneLine(fmt.Errorf("chart %s: chart requires kubeVersion: %s which is incompatible with Kubernetes %s", c.Name(), wants, of.Version)),
+			Remedy: "take a version of the chart for this version of Kubernetes",
+		}
+	}
+	return nil
 }
 
 // isPacked says that a file is a chart within the chart, which the loader unpacks.

@@ -61,7 +61,7 @@ type Rendered struct {
 }
 
 // Render renders a chart in a process of its own, which is ended when it takes too long or too much. The error is one sentence
-// with the remedy; it is ErrUnavailable where the chart is not at fault.
+// with the remedy; it is ErrUnavailable where the chart is not at fault, and an UnfitError where no values would have it installed.
 func Render(ctx context.Context, in Input) (Rendered, error) {
 	return renderInWorker(ctx, in, maxTime)
 }
@@ -80,10 +80,16 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 	if err != nil {
 		return out, err
 	}
+	if unfit := checkDependencies(c); unfit != nil {
+		return out, unfit
+	}
 	caps, told := capabilitiesOf(in.Cluster, usesList(c) || usesListIn(in.Values))
 	values, err := valuesOf(c, in, caps)
 	if err != nil {
 		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, asked.tell(err, "the values do not fit the chart"))
+	}
+	if unfit := checkKubeVersion(c, caps.KubeVersion); unfit != nil {
+		return out, unfit
 	}
 	markFiles(c)
 	asked.lookup = func(apiVersion, kind, namespace, name string) (map[string]any, error) {

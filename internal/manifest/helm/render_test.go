@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -123,23 +124,51 @@ func TestRefused(t *testing.T) {
 		"no kind": {"-- templates/a.yaml --\na: b\n", "without apiVersion, kind or name"},
 		"no name": {"-- templates/a.yaml --\napiVersion: v1\nkind: ConfigMap\n", "without apiVersion, kind or name"},
 		// The values are spread over many documents: one document of so many values would meet the bound on memory first.
-		"many values":      {"-- templates/a.yaml --\n{{ range until 1050 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ . }}}\ndata: [{{ range until 1000 }}[],{{ end }}]\n{{ end }}", "more than 1048576 values"},
-		"many objects":     {"-- templates/a.yaml --\n{{ range until 3000 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ . }}}\n{{ end }}", "more than 2000 objects"},
-		"much output":      {"-- templates/a.yaml --\n{{ range until 500 }}\n# {{ repeat 90000 \"x\" }}\n{{ end }}", "more than 33554432 bytes"},
-		"schema":           {"-- values.schema.json --\n{\"properties\": {\"x\": {\"type\": \"string\"}}}\n-- values.yaml --\nx: 1\n", "small: "},
-		"schema file":      {"-- values.schema.json --\n{\"$ref\": \"file:///etc/passwd\"}\n", "which is not read"},
-		"schema server":    {"-- values.schema.json --\n{\"$ref\": \"http://169.254.169.254/\"}\n", "which is not read"},
-		"missing subchart": {"-- Chart.yaml --\napiVersion: v2\nname: l\nversion: 1.0.0\ndependencies: [{name: x, version: 1.0.0, repository: 'https://example.test'}]\n", ""},
+		"many values":   {"-- templates/a.yaml --\n{{ range until 1050 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ . }}}\ndata: [{{ range until 1000 }}[],{{ end }}]\n{{ end }}", "more than 1048576 values"},
+		"many objects":  {"-- templates/a.yaml --\n{{ range until 3000 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ . }}}\n{{ end }}", "more than 2000 objects"},
+		"much output":   {"-- templates/a.yaml --\n{{ range until 500 }}\n# {{ repeat 90000 \"x\" }}\n{{ end }}", "more than 33554432 bytes"},
+		"schema":        {"-- values.schema.json --\n{\"properties\": {\"x\": {\"type\": \"string\"}}}\n-- values.yaml --\nx: 1\n", "small: "},
+		"schema file":   {"-- values.schema.json --\n{\"$ref\": \"file:///etc/passwd\"}\n", "which is not read"},
+		"schema server": {"-- values.schema.json --\n{\"$ref\": \"http://169.254.169.254/\"}\n", "which is not read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Render(t.Context(), input(chartOf(t, c.files), nil))
-			if c.want == "" {
-				return
-			}
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v; want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestChartsThatHelmRefuses: those for other versions of Kubernetes, and those without a chart that they depend on, whatever a condition
+// says of it: Helm looks at both before it knows which dependencies are on.
+func TestChartsThatHelmRefuses(t *testing.T) {
+	const sub = "-- charts/sub/Chart.yaml --\napiVersion: v2\nname: sub\nversion: 1.0.0\n"
+	for name, c := range map[string]struct{ metadata, files, want string }{
+		"an older Kubernetes": {"kubeVersion: <1.20", "", "chart requires kubeVersion: <1.20 which is incompatible with Kubernetes v1.36.2"},
+		"a newer Kubernetes":  {"kubeVersion: '>=1.37.0-0'", "", "chart requires kubeVersion: >=1.37.0-0 which is incompatible with Kubernetes v1.36.2"},
+		"no constraint":       {"kubeVersion: recent", "", "chart requires kubeVersion: recent which is incompatible with Kubernetes v1.36.2"},
+		"this Kubernetes":     {"kubeVersion: '>=1.20.0-0 <1.37'", "", ""},
+		"of a subchart":       {"dependencies: [{name: sub, version: 1.0.0}]", sub + "kubeVersion: <1.20\n", ""},
+		"packed alone": {
+			"dependencies: [{name: sub, version: 1.0.0}, {name: other, version: 1.0.0}]", sub,
+			"You may need to run 'helm dependency build' to fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: other",
+		},
+		"switched off":     {"dependencies: [{name: sub, version: 1.0.0, condition: sub.enabled, tags: [off]}]", "", "missing in charts/ directory: sub"},
+		"under an alias":   {"dependencies: [{name: sub, alias: other, version: 1.0.0}]", sub, ""},
+		"of requirements":  {"", "-- requirements.yaml --\ndependencies: [{name: sub, version: 1.0.0}]\n", "missing in charts/ directory: sub"},
+		"and not declared": {"", sub, ""},
+	} {
+		api := "v2"
+		if strings.Contains(c.files, "requirements.yaml") {
+			api = "v1"
+		}
+		chart := chartOf(t, "-- Chart.yaml --\napiVersion: "+api+"\nname: small\nversion: 1.2.3\n"+c.metadata+"\n"+c.files)
+		_, err := Render(t.Context(), input(chart, map[string]any{"sub": map[string]any{"enabled": false}, "tags": map[string]any{"off": false}}))
+		var unfit *UnfitError
+		if errors.As(err, &unfit) != (c.want != "") || err != nil && (!strings.Contains(unfit.Why, c.want) || unfit.Remedy == "") {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
 	}
 }
 

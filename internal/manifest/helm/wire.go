@@ -54,6 +54,7 @@ type result struct {
 	LooksUp      bool
 	Warnings     []string
 	Error        string
+	Unfit        *UnfitError
 }
 
 // The lists of the objects of a chart.

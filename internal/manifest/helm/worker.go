@@ -53,6 +53,8 @@ func renderInWorker(ctx context.Context, in Input, within time.Duration) (Render
 		return Rendered{}, err
 	case err != nil || done == nil:
 		return Rendered{}, fmt.Errorf("chart %s: rendering it ended too early (%w): try helm template on it", in.Chart.Name, err)
+	case done.Unfit != nil:
+		return Rendered{}, done.Unfit
 	case done.Error != "":
 		return Rendered{}, errors.New(done.Error)
 	}
@@ -88,6 +90,7 @@ func work(from *worker.Parent) error {
 	}
 	if err != nil {
 		out = result{Error: err.Error()}
+		errors.As(err, &out.Unfit)
 	}
 	_, err = worker.Call[bool](from, methodDone, out)
 	return err
