@@ -52,7 +52,7 @@ func (r *Result[C]) Retry() time.Duration {
 	switch {
 	case r.Failure == nil && !r.Incomplete:
 		return 0
-	case r.Failure != nil && r.Failure.Class == plan.Waiting:
+	case r.Failure != nil && r.Failure.Class != plan.Terminal:
 		return controller.RetryPassing
 	}
 	return controller.RetryLasting

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
@@ -187,7 +188,7 @@ func (s *system) request(
 ) (request, error) {
 	r := request{
 		component: c, settings: s.settings, namespace: cr.Namespace, user: facts.ActAs, field: "spec." + c.name, keys: facts.Keys, now: read.Now(),
-		recorded: recordedOf(cr, c.name),
+		recorded: recordedOf(cr, c.name), adopts: cr.Annotations[keeper.AdoptAnnotation] == "true",
 		cluster: helm.Cluster{
 			Version: read.KubernetesVersion(), Serves: func(apiVersion string) bool { return serves(read, apiVersion) },
 			All: func() []string { return allServed(read) },

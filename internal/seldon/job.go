@@ -44,6 +44,8 @@ type request struct {
 	keys          *keys
 	cluster       helm.Cluster
 	now           time.Time
+	// adopts says that objects that exist may be adopted.
+	adopts bool
 	// recorded is what the status has recorded of the component.
 	recorded v1alpha1.ComponentStatus
 }
@@ -54,7 +56,7 @@ func (r request) job(cr *v1alpha1.SeldonOperator) rendering.Job[Content] {
 	return rendering.Job[Content]{
 		Subject: subject(cr, r.component),
 		Inputs: rendering.Digest(string(cr.UID), []any{
-			r.chart, r.from.Versions, r.values, r.spec.HealthCheckExprs, r.cluster.Version, r.user, string(r.keys.data[entrySeed]), r.rolledBack(),
+			r.chart, r.from.Versions, r.values, r.spec.HealthCheckExprs, r.cluster.Version, r.user, string(r.keys.data[entrySeed]), r.rolledBack(), r.adopts,
 		}),
 		Trigger: cr.Annotations[keeper.ReconcileAtAnnotation], Every: r.every(), Sources: []rendering.Source{r.from},
 		Changed: r.changed, Render: r.render,
@@ -92,20 +94,13 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 		r.values = helm.Merge(r.overlay(chart.Version), r.given)
 	}
 	digest := r.keys.digestValues(r.values)
-	now := next(r.recorded, run.Result.Sources[0].Digest, digest)
 	credentials := r.keys.of(r.name)
 	in := helm.Input{
-		Chart: chart, Revision: int(now.Number), Upgrade: now.upgrade(), Release: r.release, Namespace: r.namespace, Values: r.values,
+		Chart: chart, Release: r.release, Namespace: r.namespace, Values: r.values,
 		Cluster: r.cluster, Generated: credentials, Lookup: r.lookup(run.Live), Workers: r.settings.Workers,
 		Secret: slices.ContainsFunc(r.spec.ValuesFrom, func(ref v1alpha1.ValuesReference) bool { return ref.Kind == gvkSecret.Kind }),
 	}
-	rendered, err := helm.Render(ctx, in)
-	if err == nil && r.settings.DryRun && len(rendered.Wanted) > 0 {
-		// Nothing is stored, so that no later pass would render it.
-		if err = r.keys.makeAll(r.settings.Random, r.now, credentials.certificates(rendered.Wanted)); err == nil {
-			rendered, err = helm.Render(ctx, in)
-		}
-	}
+	rendered, now, err := r.renderRevision(ctx, run, in, credentials, next(r.recorded, run.Result.Sources[0].Digest, digest), digest)
 	if err != nil {
 		return r.failure(err)
 	}
@@ -231,6 +226,9 @@ func (r request) failure(err error) *plan.Problem {
 			Class: plan.Waiting, Reason: rendering.ReasonFetching, Field: r.field + ".chart", Value: r.from.Name,
 			Message: err.Error(), Remedy: "nothing to do",
 		}
+	}
+	if problem := (plan.Problem{}); errors.As(err, &problem) {
+		return &problem
 	}
 	if unfit := (*helm.UnfitError)(nil); errors.As(err, &unfit) {
 		return &plan.Problem{

@@ -10,6 +10,7 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/rendering"
 )
@@ -209,6 +210,9 @@ func conditions(cr *v1alpha1.SeldonOperator, seen controller.ObservedState) {
 // ConditionSourceUnavailable is True while the chart of a component cannot be fetched.
 const ConditionSourceUnavailable = "SourceUnavailable"
 
+// notOfSource are the reasons of a chart that was fetched.
+var notOfSource = []string{reasonChartFailed, rendering.ReasonFetching, rendering.ReasonResultTooLarge, decide.ReasonForeignOwner}
+
 // unavailable says since when and why a chart cannot be fetched, and what that means. While nothing is known of one, it stays as it
 // is.
 func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.ObservedState) {
@@ -223,7 +227,7 @@ func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.Obser
 		if part.Rollback.Failed != nil {
 			failure = part.Rollback.Refused
 		}
-		if failure == nil || slices.Contains([]string{reasonChartFailed, rendering.ReasonFetching, rendering.ReasonResultTooLarge}, failure.Reason) {
+		if failure == nil || slices.Contains(notOfSource, failure.Reason) {
 			continue
 		}
 		means := "nothing of it is repaired until its chart can be fetched: "

@@ -25,6 +25,13 @@ func Keeps(u *unstructured.Unstructured) bool {
 	return strings.EqualFold(strings.TrimSpace(u.GetAnnotations()[policyAnnotation]), "keep")
 }
 
+// Released says that an object is of a release that is installed in a namespace, by Helm's marks (pkg/action, setMetadataVisitor). What is
+// retained after its release may be all that is left of it.
+func Released(u *unstructured.Unstructured, namespace string) bool {
+	marks := u.GetAnnotations()
+	return marks["meta.helm.sh/release-name"] != "" && marks["meta.helm.sh/release-namespace"] == namespace && !Keeps(u)
+}
+
 // decoder sorts the objects of a chart.
 type decoder struct {
 	in                   Input
