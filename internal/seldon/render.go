@@ -28,7 +28,7 @@ const maxRendered = 44
 func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 	out := plan.Plan{ActAs: facts.ActAs, WakeAt: facts.Keys.wakeAt, Inputs: inputsOf(facts.Parts)}
 	for _, part := range facts.Parts {
-		if at := part.Rollback.Deadline; !at.IsZero() && (out.WakeAt.IsZero() || at.Before(out.WakeAt)) {
+		if at := part.Rollback.CountAt; !at.IsZero() && (out.WakeAt.IsZero() || at.Before(out.WakeAt)) {
 			out.WakeAt = at
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 	"weak"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
@@ -19,6 +20,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/rendering"
 )
@@ -48,8 +50,11 @@ type Rollback struct {
 	Failed *v1alpha1.ComponentRevision
 	// Refused is why what is declared now cannot be fetched or rendered; nil where it can, or is yet to be.
 	Refused *plan.Problem
-	// Deadline is when the revision that is being applied has failed; zero where none is.
-	Deadline time.Time
+	// Deadline is when the revision that is being applied has failed, and CountAt when the time that it has had is counted next; zero where
+	// none is.
+	Deadline, CountAt time.Time
+	// Resumed says that the SeldonOperator was suspended until now.
+	Resumed bool
 }
 
 // manifests are a revision as it is kept.
@@ -94,16 +99,17 @@ func (s *system) gatherRevisions(ctx context.Context, read controller.Reader, cr
 	facts.RevisionsAbsent = found == nil
 	for i := range facts.Parts {
 		if part := &facts.Parts[i]; part.rollsBack() {
-			s.rollBack(cr, part, data[part.name], facts.Keys)
+			s.rollBack(cr, part, data[part.name], facts.Keys, read.Now())
 		}
 	}
 	return nil
 }
 
 // rollBack decides whether a component goes back, and what is kept of it.
-func (s *system) rollBack(cr *v1alpha1.SeldonOperator, part *Part, stored []byte, k *keys) {
+func (s *system) rollBack(cr *v1alpha1.SeldonOperator, part *Part, stored []byte, k *keys, now time.Time) {
 	recorded, of := recordedOf(cr, part.name), subject(cr, part.component)
 	b := &part.Rollback
+	b.Resumed = meta.IsStatusConditionTrue(cr.Status.Conditions, status.ConditionSuspended)
 	if kept := s.authentic(of, stored, recorded.KeptDigest, k); kept != nil {
 		b.Kept, b.Digest, b.Revision = kept, recorded.KeptDigest, recorded.KeptRevision
 	}
@@ -127,7 +133,7 @@ func (s *system) rollBack(cr *v1alpha1.SeldonOperator, part *Part, stored []byte
 	); failed != nil {
 		s.goBack(of, part, recorded, failed)
 	} else if same && last.Outcome == v1alpha1.RevisionPending {
-		b.Deadline = last.FirstDeployed.Add(part.timeout())
+		part.await(last, now)
 	}
 	if b.Failed == nil {
 		s.results.Restore(of, nil)

@@ -12,6 +12,7 @@ import (
 	"weak"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -241,25 +243,103 @@ func TestAfterARollback(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeThatTakesTooLongHasFailed: at the time that the plan is to be looked at again, and not before; not what is suspended.
-func TestAnUpgradeThatTakesTooLongHasFailed(t *testing.T) {
+// upgrading is a life in which the second revision is being applied.
+func upgrading(t *testing.T) *life {
+	t.Helper()
 	l := deployed(t)
 	l.values("second")
 	l.want("", "second, 2 Pending 0, 1 Superseded 0, again")
-	l.want("", "second, 2 Pending 0, 1 Superseded 0")
-	if !l.plan.WakeAt.Equal(l.c.Time.Add(defaultTimeout)) {
-		t.Errorf("looked at again at %s", l.plan.WakeAt)
+	l.want("", upgradePending)
+	return l
+}
+
+const upgradePending, upgradeFailed = "second, 2 Pending 0, 1 Superseded 0", "second, 2 Failed 0, 1 Superseded 0, again"
+
+// wait has passes whenever the plan is to be looked at again, for a time, and returns what the last one gave.
+func (l *life) wait(d time.Duration) (out string) {
+	l.t.Helper()
+	for end := l.c.Time.Add(d); l.c.Time.Before(end); {
+		if l.c.Time = l.plan.WakeAt; l.c.Time.After(end) || l.c.Time.IsZero() {
+			l.c.Time = end
+		}
+		if out = l.pass(""); strings.Contains(out, string(v1alpha1.RevisionFailed)) {
+			return out
+		}
 	}
-	l.c.Time = l.c.Time.Add(defaultTimeout - time.Second)
-	l.want("", "second, 2 Pending 0, 1 Superseded 0")
-	l.c.Time = l.c.Time.Add(time.Second)
-	l.cr.Spec.Core.Suspend = true
-	l.want("", "second, 2 Pending 0, 1 Superseded 0")
-	l.cr.Spec.Core.Suspend = false
-	l.want("", "second, 2 Failed 0, 1 Superseded 0, again")
+	return out
+}
+
+// TestAnUpgradeThatTakesTooLongHasFailed: after its timeout and not before, with a few writes of the status until then, also over restarts.
+func TestAnUpgradeThatTakesTooLongHasFailed(t *testing.T) {
+	l := upgrading(t)
+	begin, statuses := l.c.Time, map[string]bool{}
+	for got := upgradePending; got != upgradeFailed; got = l.pass("") {
+		if got != upgradePending || l.c.Time.Sub(begin) >= defaultTimeout {
+			t.Fatalf("after %s: %s", l.c.Time.Sub(begin), got)
+		}
+		statuses[fmt.Sprint(recordedOf(l.cr, core).History[0])] = true
+		if len(statuses) == 3 {
+			l.restart()
+			l.pass("")
+		}
+		l.c.Time = l.plan.WakeAt
+	}
+	if got := l.c.Time.Sub(begin); got != defaultTimeout || len(statuses) > countings {
+		t.Errorf("it has failed after %s, with %d statuses until then", got, len(statuses))
+	}
+	if r := recordedOf(l.cr, core).History[0]; r.ProgressAt != nil || r.ProgressSeconds != 0 {
+		t.Errorf("its time is still counted: %+v", r)
+	}
 	l.want("", "first, 3 Pending 1, 2 Failed 0, 1 Superseded 0, again")
-	if got := recordedOf(l.cr, core).Message; !strings.Contains(got, "it was not ready within 5m0s") {
-		t.Error(got)
+	if r := recordedOf(l.cr, core); !strings.Contains(r.Message, "it was not ready within 5m0s") || r.History[0].ProgressAt != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestOnlyTimeInWhichAnUpgradeMayProgressCounts: not that in which it was suspended, nor that without a manager, whenever that was.
+func TestOnlyTimeInWhichAnUpgradeMayProgressCounts(t *testing.T) {
+	for name, interrupt := range map[string]func(*life){
+		"the component is suspended": func(l *life) {
+			l.cr.Spec.Core.Suspend = true
+			for range 4 {
+				l.want("", upgradePending)
+				l.c.Time = l.c.Time.Add(40 * time.Second)
+			}
+			l.cr.Spec.Core.Suspend = false
+			l.want("", upgradePending)
+		},
+		"the SeldonOperator is suspended": func(l *life) {
+			meta.SetStatusCondition(&l.cr.Status.Conditions, metav1.Condition{Type: status.ConditionSuspended, Status: metav1.ConditionTrue})
+			l.c.Time = l.c.Time.Add(100 * time.Second)
+			l.want("", upgradePending)
+			meta.RemoveStatusCondition(&l.cr.Status.Conditions, status.ConditionSuspended)
+		},
+		"no manager runs": func(l *life) {
+			l.c.Time = l.c.Time.Add(time.Hour)
+			l.restart()
+			l.want("", upgradePending)
+		},
+	} {
+		for _, before := range []time.Duration{0, 3 * time.Minute, defaultTimeout - time.Second} {
+			l := upgrading(t)
+			l.wait(before)
+			interrupt(l)
+			rest, most := defaultTimeout-before, defaultTimeout/countings // What is not counted before, or after.
+			if got := l.wait(max(rest-most-time.Second, 0)); got != upgradePending && got != "" {
+				t.Errorf("%s after %s: too early it is %s", name, before, got)
+			}
+			if got := l.wait(2*most + 2*time.Second); got != upgradeFailed {
+				t.Errorf("%s after %s: too late it is %s", name, before, got)
+			}
+		}
+	}
+	// It has time to become ready then, however long it has waited before.
+	l := upgrading(t)
+	l.wait(defaultTimeout - time.Second)
+	l.c.Time = l.c.Time.Add(time.Hour)
+	l.want("", upgradePending)
+	if got := l.plan.WakeAt.Sub(l.c.Time); got < defaultTimeout/countings {
+		t.Errorf("it has %s", got)
 	}
 }
 
@@ -293,7 +373,7 @@ func TestWhatIsReadyIsKeptAtOnce(t *testing.T) {
 	one := component{name: core, spec: l.cr.Spec.Core}
 	for _, pending := range []bool{false, true} {
 		part := Part{component: one, Result: l.s.results.Last(subject(l.cr, one)), Pending: pending, Older: pending}
-		l.s.rollBack(l.cr, &part, nil, keys)
+		l.s.rollBack(l.cr, &part, nil, keys, testNow)
 		if part.Rollback.Kept == nil || part.Rollback.Revision != recorded.Revision || part.Rollback.Failed != nil {
 			t.Errorf("while something else is rendered: %t, kept are %d bytes of revision %d", pending, len(part.Rollback.Kept), part.Rollback.Revision)
 		}
@@ -393,7 +473,7 @@ func TestARollbackThatFailsIsNoAttempt(t *testing.T) {
 	l.want("refused", want+", again")
 	l.want("refused", want)
 	part := Part{component: component{name: core, spec: l.cr.Spec.Core}, Pending: true}
-	l.s.rollBack(l.cr, &part, nil, made(t, nil, testNow))
+	l.s.rollBack(l.cr, &part, nil, made(t, nil, testNow), testNow)
 	if got := part.Rollback.Failed; got == nil || got.Revision != 2 {
 		t.Errorf("while something is rendered, failed has %+v", got)
 	}

@@ -116,6 +116,7 @@ func componentStatus(
 	if out.History = before.History; !part.spec.Suspend {
 		out.History = historyOf(before.History, out, now)
 	}
+	out.History = part.counted(out.History, seen.Now)
 	problem, _ := part.report()
 	switch {
 	case part.spec.Suspend:

@@ -121,8 +121,8 @@ type Upgrade struct {
 	// Secret NAME-revisions, with the Secrets among them. CustomResourceDefinitions, data and what hooks have done are not rolled back.
 	// +optional
 	OnFailure FailurePolicy `json:"onFailure,omitempty"`
-	// timeoutSeconds is how long a revision may take to be ready before it counts as failed, with Rollback; 300 by default, as for Helm. A
-	// hook that has failed, and an object that the API server refuses for good, fail it at once.
+	// timeoutSeconds is how long a revision may take to be ready before it counts as failed, with Rollback; 300 by default, as for Helm. Time
+	// in which it is suspended does not count. A hook that has failed, and an object that the API server refuses for good, fail it at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=86400

@@ -96,6 +96,12 @@ type ComponentRevision struct {
 	// +required
 	// +kubebuilder:validation:Enum=Pending;Deployed;Failed;Superseded;Unfinished
 	Outcome RevisionOutcome `json:"outcome"`
+	// progressSeconds is how many seconds of upgrade.timeoutSeconds it has had until progressAt, with onFailure Rollback and while it is
+	// Pending. Time in which it was suspended does not count, nor does that without a manager. progressAt is absent while it is suspended.
+	// +optional
+	ProgressSeconds int32 `json:"progressSeconds,omitempty"`
+	// +optional
+	ProgressAt *metav1.Time `json:"progressAt,omitempty"`
 	// rollbackTo is the revision that this one applies again; 0 where it is no rollback.
 	// +optional
 	RollbackTo int32 `json:"rollbackTo,omitempty"`
