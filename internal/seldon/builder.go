@@ -26,7 +26,7 @@ type builder struct {
 // there first of all goes to the definitions.
 func (b *builder) stage(definitions *plan.Stage) plan.Stage {
 	content := b.part.Result.Content
-	out := plan.Stage{Name: b.part.name, Suspended: b.part.spec.Suspend}
+	out := plan.Stage{Name: b.part.name, Suspended: b.part.spec.Suspend, Timeout: b.part.patience()}
 	add := func(o plan.Object, step int) {
 		if o.Suspended = b.part.spec.Suspend; plan.AlwaysRetained(o.Key()) {
 			definitions.Objects = append(definitions.Objects, o)

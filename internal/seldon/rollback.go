@@ -78,6 +78,15 @@ func (c component) timeout() time.Duration {
 	return defaultTimeout
 }
 
+// patience is how long hooks that come after the objects wait until these are ready. What becomes ready by such a hook needs time for that
+// before the upgrade has failed.
+func (c component) patience() time.Duration {
+	if c.rollsBack() {
+		return min(plan.DefaultGateTimeout, c.timeout()/2)
+	}
+	return plan.DefaultGateTimeout
+}
+
 // gatherRevisions reads the revisions that are kept, and goes back to them where what is declared has failed.
 func (s *system) gatherRevisions(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, facts *Facts) error {
 	facts.KeepsRevisions = slices.ContainsFunc(s.componentsOf(cr), component.rollsBack)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -340,6 +341,24 @@ func TestOnlyTimeInWhichAnUpgradeMayProgressCounts(t *testing.T) {
 	l.want("", upgradePending)
 	if got := l.plan.WakeAt.Sub(l.c.Time); got < defaultTimeout/countings {
 		t.Errorf("it has %s", got)
+	}
+}
+
+// TestHooksAfterTheObjectsRunBeforeTheDeadline: objects may become ready by such a hook alone. It does not wait for them until the upgrade is
+// rolled back, and has as much time itself.
+func TestHooksAfterTheObjectsRunBeforeTheDeadline(t *testing.T) {
+	l := upgrading(t)
+	for seconds, want := range map[int32]time.Duration{
+		10: 5 * time.Second, 300: 150 * time.Second, 600: plan.DefaultGateTimeout, 3600: plan.DefaultGateTimeout,
+	} {
+		for policy, want := range map[v1alpha1.FailurePolicy]time.Duration{v1alpha1.FailureRollback: want, v1alpha1.FailureKeep: plan.DefaultGateTimeout} {
+			l.cr.Spec.Core.Upgrade = v1alpha1.Upgrade{OnFailure: policy, TimeoutSeconds: &seconds}
+			l.pass("")
+			i := slices.IndexFunc(l.plan.Stages, func(s plan.Stage) bool { return s.Name == core })
+			if got := l.plan.Stages[i].Timeout; got != want {
+				t.Errorf("%s after %d seconds: the hooks wait for %s, not %s", policy, seconds, got, want)
+			}
+		}
 	}
 }
 
