@@ -229,12 +229,14 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 			desired[o.Key] = true
 			st.Items = append(st.Items, s.item(p, o))
 		}
-		st.TimedOut = s.gateTimedOut(p, stage, st)
 		in.Stages = append(in.Stages, st)
 	}
 	for i := range in.Stages {
 		s.hold(p, in, i)
 		in.Prune = s.orderSteps(p, in, i) && in.Prune
+	}
+	for i, stage := range p.plan.Stages {
+		in.Stages[i].TimedOut = s.gateTimedOut(p, stage, in.Stages[i])
 	}
 	p.pruned = in.Prune
 	in.Extras = s.extras(p, desired)

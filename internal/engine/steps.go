@@ -27,7 +27,8 @@ func (s *stacks[C, F]) orderSteps(p *reconciliation[C, F], in decide.Input, i in
 		p.entries[item.Key] = *item.Known
 	}
 	failed := s.failedHooks(p, in.Stages[i])
-	steps := decide.Steps(in, in.Stages[i])
+	ordered := inSteps(in, i)
+	steps := decide.Steps(in, ordered)
 	free := true
 	for step, before := range steps {
 		gate := fmt.Sprintf("step %d of stage %s", step, stage.Name)
@@ -41,11 +42,25 @@ func (s *stacks[C, F]) orderSteps(p *reconciliation[C, F], in decide.Input, i in
 			steps[step] = decide.Before{}
 		}
 	}
-	for j := range in.Stages[i].Items {
-		item := &in.Stages[i].Items[j]
-		item.Ordered = steps[item.Step].Waits
+	for _, item := range ordered {
+		if item.StepOf == "" || item.Observed != nil {
+			item.Ordered = steps[item.Step].Waits
+		}
 	}
 	return free && !failed
+}
+
+// inSteps are the objects of the steps of a stage, with those of other stages.
+func inSteps(in decide.Input, i int) []*decide.Item {
+	var out []*decide.Item
+	for j, stage := range in.Stages {
+		for k := range stage.Items {
+			if item := &stage.Items[k]; item.StepOf == "" && i == j || item.StepOf != "" && item.StepOf == in.Stages[i].Name {
+				out = append(out, item)
+			}
+		}
+	}
+	return out
 }
 
 // failedHooks reports the hooks of a stage that have failed, and says whether there are any.

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	testclock "k8s.io/utils/clock/testing"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -70,6 +72,88 @@ func TestNothingGoesOnWithoutAHook(t *testing.T) {
 		}
 		if in.Stages[0].Items[0].Ordered != "" {
 			t.Errorf("%s: the first waits for %q", name, in.Stages[0].Items[0].Ordered)
+		}
+	}
+}
+
+// TestADefinitionIsChangedInItsStep: it is there before the hooks of the stage that its step is of, which may need it, and changed after them.
+// What comes after it there waits until it is as declared.
+func TestADefinitionIsChangedInItsStep(t *testing.T) {
+	item := func(kind string, step int, of string, digest string) decide.Item {
+		key := plan.Key{GroupKind: batchv1.SchemeGroupVersion.WithKind(kind).GroupKind(), Namespace: "ns", Name: "a"}
+		out := decide.Item{Stamped: plan.Stamped{Object: plan.Object{Step: step, StepOf: of, Hook: kind == "Job"}, Key: key, Digest: "d"}, Served: true, Synced: true}
+		if digest != "" {
+			out.Observed = &observe.Object{Key: key, Health: health.Result{Status: health.Current}}
+			out.Observed.Annotations = map[string]string{keeper.AppliedHashAnnotation: digest, keeper.OwnerAnnotation: (plan.Stack{}).ID()}
+			out.Observed.Labels = map[string]string{keeper.ControllerLabel: ""}
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		definition   decide.Item
+		completed    bool
+		waits, holds string
+	}{
+		"absent, and the hook runs":  {item("Definition", 1, "s", ""), false, "", "Job ns/a to complete"},
+		"changed, and the hook runs": {item("Definition", 1, "s", "old"), false, "Job ns/a to complete", "Job ns/a to complete"},
+		"changed after the hook":     {item("Definition", 1, "s", "old"), true, "", "Definition ns/a to be updated"},
+		"as declared":                {item("Definition", 1, "s", "d"), true, "", ""},
+		"of another stage":           {item("Definition", 1, "t", "old"), false, "", "Job ns/a to complete"},
+		"of its own stage":           {item("Definition", 1, "", "old"), false, "", "Job ns/a to complete"},
+	} {
+		hook := item("Job", 0, "", "d")
+		hook.Observed.Completed = c.completed
+		in := decide.Input{Stages: []decide.Stage{
+			{Name: "definitions", Items: []decide.Item{c.definition}},
+			{Name: "s", Items: []decide.Item{hook, item("Service", 2, "", "d")}},
+		}}
+		s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: testclock.NewFakeClock(time.Unix(1e9, 0))}}}
+		p := &reconciliation[*keeper.Inventory, any]{
+			state: &reconcileState{}, plan: plan.Plan{Stages: []plan.Stage{{Name: "definitions"}, {Name: "s"}}},
+		}
+		for i := range in.Stages {
+			s.orderSteps(p, in, i)
+		}
+		if got, after := in.Stages[0].Items[0].Ordered, in.Stages[1].Items[1].Ordered; got != c.waits || after != c.holds {
+			t.Errorf("%s: it waits for %q, and what comes after it for %q", name, got, after)
+		}
+	}
+}
+
+// TestAHookDoesNotWaitForANamespaceThatIsChangedAfterIt, and neither does what comes later once the hook has completed.
+func TestAHookDoesNotWaitForANamespaceThatIsChangedAfterIt(t *testing.T) {
+	space := decide.Item{Stamped: plan.Stamped{
+		Object: plan.Object{Step: 1, StepOf: "s"}, Digest: "d",
+		Key: plan.Key{GroupKind: corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind(), Name: "ns"},
+	}, Served: true, Synced: true}
+	space.Observed = &observe.Object{Key: space.Key, Health: health.Result{Status: health.Current}}
+	space.Observed.Annotations = map[string]string{keeper.AppliedHashAnnotation: "old", keeper.OwnerAnnotation: (plan.Stack{}).ID()}
+	space.Observed.Labels = map[string]string{keeper.ControllerLabel: ""}
+	hook := decide.Item{Stamped: plan.Stamped{
+		Object: plan.Object{Hook: true}, Digest: "d",
+		Key: plan.Key{GroupKind: batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(), Namespace: "ns", Name: "a"},
+	}, Served: true, Synced: true}
+	for _, completed := range []bool{false, true} {
+		if completed {
+			hook.Known = &keeper.InventoryEntry{UID: "u", AppliedHash: "d", Completed: true}
+		}
+		in := decide.Input{Stages: []decide.Stage{{Name: "definitions", Items: []decide.Item{space}}, {Name: "s", Items: []decide.Item{hook}}}}
+		s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: testclock.NewFakeClock(time.Unix(1e9, 0))}}}
+		p := &reconciliation[*keeper.Inventory, any]{
+			state: &reconcileState{}, plan: plan.Plan{Stages: []plan.Stage{{Name: "definitions"}, {Name: "s"}}},
+		}
+		for i := range in.Stages {
+			s.orderSteps(p, in, i)
+		}
+		got, want := map[string]decide.Verb{}, map[string]decide.Verb{"Namespace": decide.Wait, "Job": decide.Create}
+		if completed {
+			want = map[string]decide.Verb{"Namespace": decide.Apply, "Job": decide.Leave}
+		}
+		for _, a := range decide.Decide(in) {
+			got[a.Key.Kind] = a.Verb
+		}
+		if closed := decide.ClosedBy(in, in.Stages[0]); !maps.Equal(got, want) || (closed != "") != completed {
+			t.Errorf("the hook has completed: %t, and the actions are %v; the gate of the definitions waits for %q", completed, got, closed)
 		}
 	}
 }

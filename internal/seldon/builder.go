@@ -23,20 +23,20 @@ type builder struct {
 }
 
 // stage is that of a component: hooks that come before the objects, the objects, hooks that come after them, each as steps. What must be
-// there first of all goes to the definitions.
+// there first of all goes to the definitions, and is changed in its step.
 func (b *builder) stage(definitions *plan.Stage) plan.Stage {
 	content := b.part.Result.Content
 	out := plan.Stage{Name: b.part.name, Suspended: b.part.spec.Suspend, Timeout: b.part.patience()}
 	add := func(o plan.Object, step int) {
-		if o.Suspended = b.part.spec.Suspend; plan.AlwaysRetained(o.Key()) {
+		if o.Suspended, o.Step = b.part.spec.Suspend, step; plan.AlwaysRetained(o.Key()) {
+			o.StepOf, o.IfNotPresent = out.Name, o.Key().GroupKind == customResourceDefinitions && b.part.leavesDefinitions()
 			definitions.Objects = append(definitions.Objects, o)
 			return
 		}
-		o.Step = step
 		out.Objects = append(out.Objects, o)
 	}
 	for _, o := range b.objects(b.part.definitions()) {
-		o.Suspended, o.IfNotPresent = b.part.spec.Suspend, b.part.spec.CRDs == v1alpha1.CreateDefinitions || b.part.older()
+		o.Suspended, o.IfNotPresent = b.part.spec.Suspend, b.part.spec.CRDs == v1alpha1.CreateDefinitions || b.part.leavesDefinitions()
 		definitions.Objects = append(definitions.Objects, o)
 	}
 	step := b.hooks(content.Before, 0, add)

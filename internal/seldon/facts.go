@@ -106,10 +106,23 @@ func (p Part) definitions() []*unstructured.Unstructured {
 	return p.Result.Content.Definitions
 }
 
-// older says that the chart is older than one that was rendered before, whose definitions stay.
-func (p Part) older() bool {
+// older says that the chart is older than one that was rendered before.
+func (p Part) older() bool { return p.Result.Content.DefinitionsVersion != p.Result.Content.Version }
+
+// leavesDefinitions says that the CustomResourceDefinitions that exist stay as they are: fields that an older one does not know would be lost
+// of the objects that are stored.
+func (p Part) leavesDefinitions() bool { return p.older() || p.Rollback.Failed != nil }
+
+// keepsNewer says that CustomResourceDefinitions stay as a newer version of the chart has them, although the policy would replace them.
+func (p Part) keepsNewer() bool {
 	c := p.Result.Content
-	return c.DefinitionsVersion != c.Version && len(c.Definitions) > 0
+	replaced := slices.Concat(c.Before, c.Objects, c.After)
+	if p.spec.CRDs != v1alpha1.CreateDefinitions {
+		replaced = append(replaced, p.definitions()...)
+	}
+	return p.older() && slices.ContainsFunc(replaced, func(u *unstructured.Unstructured) bool {
+		return u.GroupVersionKind().GroupKind() == customResourceDefinitions
+	})
 }
 
 // Result is what became of fetching and rendering a chart.

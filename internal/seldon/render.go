@@ -121,8 +121,8 @@ func problems(part Part, out *plan.Plan) {
 	if part.Result == nil {
 		return
 	}
-	if part.older() && part.spec.CRDs != v1alpha1.SkipDefinitions && part.spec.CRDs != v1alpha1.CreateDefinitions {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: the CustomResourceDefinitions in crds/ stay as version %s of the chart has them, since those of "+
+	if part.keepsNewer() {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: the CustomResourceDefinitions stay as version %s of the chart has them, since those of "+
 			"version %s may lose fields of stored objects; apply them yourself if that is wanted",
 			part.name, part.Result.Content.DefinitionsVersion, part.Result.Content.Version))
 	}

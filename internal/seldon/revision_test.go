@@ -132,24 +132,27 @@ func sortedNames(part Part) []string {
 	return out
 }
 
-// TestTheStepsOfAComponent: hooks come before and after the objects, a step for each weight and after each Job. With hook-succeeded they go,
-// whatever they are but for volumes and definitions. What is suspended is so with its definitions.
-func TestTheStepsOfAComponent(t *testing.T) {
-	object := func(kind, name, hook string) *unstructured.Unstructured {
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
-		switch kind {
-		case "Job":
-			u.SetAPIVersion("batch/v1")
-		case "CustomResourceDefinition":
-			u.SetAPIVersion("apiextensions.k8s.io/v1")
-		}
-		u.SetName(name)
-		if hook != "" {
-			weight, policy, _ := strings.Cut(hook, " ")
-			u.SetAnnotations(map[string]string{"helm.sh/hook": "pre-install", "helm.sh/hook-weight": weight, "helm.sh/hook-delete-policy": policy})
-		}
-		return u
+// object is one of a kind; hook is its weight and its delete policy, or empty.
+func object(kind, name, hook string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
+	switch kind {
+	case "Job":
+		u.SetAPIVersion("batch/v1")
+	case "CustomResourceDefinition":
+		u.SetAPIVersion("apiextensions.k8s.io/v1")
 	}
+	u.SetName(name)
+	if hook != "" {
+		weight, policy, _ := strings.Cut(hook, " ")
+		u.SetAnnotations(map[string]string{"helm.sh/hook": "pre-install", "helm.sh/hook-weight": weight, "helm.sh/hook-delete-policy": policy})
+	}
+	return u
+}
+
+// TestTheStepsOfAComponent: hooks come before and after the objects, a step for each weight and after each Job. With hook-succeeded they go,
+// whatever they are but for volumes and definitions. What is suspended is so with its definitions. Definitions and Namespaces among the
+// templates are in the steps of the component, too, and those of the folder crds before all, as with Helm.
+func TestTheStepsOfAComponent(t *testing.T) {
 	content := Content{
 		Definitions: []*unstructured.Unstructured{object("CustomResourceDefinition", "crd", "")},
 		Before: []*unstructured.Unstructured{
@@ -170,12 +173,12 @@ func TestTheStepsOfAComponent(t *testing.T) {
 	var got []string
 	for _, stage := range p.Stages[1:] { // The first has the generated credentials.
 		for _, o := range stage.Objects {
-			got = append(got, fmt.Sprintf("%s %d %s %t %t %t %s", stage.Name, o.Step, o.Desired.GetName(), o.Hook, o.DeleteCompleted, o.Suspended,
+			got = append(got, fmt.Sprintf("%s %s%d %s %t %t %t %s", stage.Name, o.StepOf, o.Step, o.Desired.GetName(), o.Hook, o.DeleteCompleted, o.Suspended,
 				o.Desired.GetAnnotations()[keeper.RunAnnotation]))
 		}
 	}
 	want := []string{
-		"definitions 0 crd false false true ", "definitions 0 hooked false false true ", "definitions 0 space false false true ",
+		"definitions 0 crd false false true ", "definitions core0 hooked false false true ", "definitions core3 space false false true ",
 		"core 0 account false false true ", "core 0 role false true true run", "core 0 data false false true ", "core 0 a true true true run", "core 1 b true false true run", "core 2 late false false true ",
 		"core 3 own false false true ",
 		"core 4 after true false true run", "core 5 last false false true ",
@@ -224,8 +227,7 @@ func TestWhatBecomesOfDefinitions(t *testing.T) {
 	if got := definitionsVersion(v1alpha1.ComponentStatus{Chart: "chart", Version: "2.0.0"}, "chart", "1.0.0"); got != "1.0.0" {
 		t.Errorf("of a chart that was not rendered yet, it is %s", got)
 	}
-	crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
-	crd.SetName("crd")
+	crd := definition("crd")
 	for policy, want := range map[string]struct{ there, left, warned bool }{
 		" 1.0.0": {true, false, false}, " 2.0.0": {true, true, true}, "CreateReplace 1.0.0": {true, false, false}, "CreateReplace 2.0.0": {true, true, true},
 		"Create 1.0.0": {true, true, false}, "Create 2.0.0": {true, true, false}, "Skip 1.0.0": {}, "Skip 2.0.0": {},
@@ -239,6 +241,40 @@ func TestWhatBecomesOfDefinitions(t *testing.T) {
 		objects := p.Stages[1].Objects
 		if (len(objects) == 1) != want.there || want.there && objects[0].IfNotPresent != want.left || len(p.Warnings) > 0 != want.warned || len(part.all()) != len(objects) {
 			t.Errorf("%s: %v, warnings %q, %d objects of the component", policy, objects, p.Warnings, len(part.all()))
+		}
+	}
+}
+
+func definition(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+	u.SetName(name)
+	return u
+}
+
+// TestWhatBecomesOfDefinitionsAmongTemplates: the policy is not for them, as with Helm, but an older chart and a rollback leave them, too.
+// Namespaces lose nothing.
+func TestWhatBecomesOfDefinitionsAmongTemplates(t *testing.T) {
+	space := object("Namespace", "space", "")
+	for _, policy := range []v1alpha1.CRDPolicy{"", v1alpha1.ReplaceDefinitions, v1alpha1.CreateDefinitions, v1alpha1.SkipDefinitions} {
+		for name, c := range map[string]struct {
+			newest       string
+			failed       *v1alpha1.ComponentRevision
+			left, warned bool
+		}{
+			"the newest": {"1.0.0", nil, false, false}, "an older one": {"2.0.0", nil, true, true},
+			"a rollback": {"1.0.0", &v1alpha1.ComponentRevision{Revision: 2}, true, false},
+		} {
+			part := Part{
+				component: component{name: core, spec: v1alpha1.Component{CRDs: policy}}, Rollback: Rollback{Failed: c.failed},
+				Result: &Result{Inputs: "i", Content: Content{
+					Version: "1.0.0", DefinitionsVersion: c.newest, Objects: []*unstructured.Unstructured{definition("crd"), space},
+				}},
+			}
+			p := (&system{}).Render(&v1alpha1.SeldonOperator{}, Facts{Keys: &keys{there: true}, Parts: []Part{part}})
+			objects := p.Stages[1].Objects
+			if len(objects) != 2 || objects[0].IfNotPresent != c.left || objects[1].IfNotPresent || len(p.Warnings) > 0 != c.warned {
+				t.Errorf("%q, %s: %+v, warnings %q", policy, name, objects, p.Warnings)
+			}
 		}
 	}
 }

@@ -204,6 +204,34 @@ func TestWhatFailsIsRolledBackOnce(t *testing.T) {
 	l.want("ready", "first, 5 Deployed 1, 4 Failed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0")
 }
 
+// TestARollbackLeavesDefinitions: those of the revision that has failed may have stored fields that the others do not know.
+func TestARollbackLeavesDefinitions(t *testing.T) {
+	l := newLife(t)
+	l.from.put(t, upgradable+`---
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com}, spec: {value: {{ .Values.value }}}}
+`)
+	l.c.Answers = map[string]any{}
+	for _, c := range []struct {
+		values, what, declared string
+		left                   bool
+	}{
+		{"first", "", "first", false},
+		{"first", "ready", "first", false},
+		{"first", "ready", "first", false},
+		{"second", "", "second", false},
+		{"second", "failed", "second", false},
+		{"second", "", "first", true},
+		{"second", "ready", "first", true},
+		{"third", "", "third", false},
+	} {
+		l.values(c.values)
+		got := l.pass(c.what)
+		if o := find(t, l.plan, "CustomResourceDefinition", "things.example.com"); !strings.HasPrefix(got, c.declared) || o.IfNotPresent != c.left {
+			t.Errorf("%+v: %s, the definition is left: %t", c, got, o.IfNotPresent)
+		}
+	}
+}
+
 // TestAfterARollback: what else a user may do then.
 func TestAfterARollback(t *testing.T) {
 	for name, c := range map[string]struct {

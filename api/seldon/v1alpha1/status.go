@@ -39,8 +39,8 @@ type ComponentStatus struct {
 	// hooks are those of an upgrade.
 	// +optional
 	InstalledRevision int32 `json:"installedRevision,omitempty"`
-	// definitionsVersion is the newest version of the chart that was rendered: an older one does not replace the
-	// CustomResourceDefinitions in its folder crds.
+	// definitionsVersion is the newest version of the chart that was rendered: an older one does not replace its
+	// CustomResourceDefinitions.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	DefinitionsVersion string `json:"definitionsVersion,omitempty"`

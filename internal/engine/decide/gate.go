@@ -39,7 +39,7 @@ func (g *gate) add(in Input, stage Stage) {
 		return
 	}
 	for _, item := range stage.Items {
-		if !plan.AlwaysRetained(item.Key) {
+		if !plan.AlwaysRetained(item.Key) || item.postponed() {
 			continue
 		}
 		by := notReadyReason(in, item)
@@ -57,7 +57,7 @@ func (g *gate) add(in Input, stage Stage) {
 // other kinds only where the stage asks (invariant 14).
 func ClosedBy(in Input, stage Stage) string {
 	for _, item := range stage.Items {
-		if !stage.WaitHealthy && !plan.AlwaysRetained(item.Key) {
+		if !stage.WaitHealthy && !plan.AlwaysRetained(item.Key) || item.postponed() {
 			continue
 		}
 		if by := notReadyReason(in, item); by != "" {
@@ -66,6 +66,9 @@ func ClosedBy(in Input, stage Stage) string {
 	}
 	return ""
 }
+
+// postponed says that a Namespace or a CRD is there, and that its change comes after steps of a later stage, which must not wait for it.
+func (i Item) postponed() bool { return i.StepOf != "" && i.Ordered != "" }
 
 // notReadyReason names what an object waits for before it lets pass what comes after it, or returns "".
 func notReadyReason(in Input, item Item) string {
@@ -97,10 +100,10 @@ type Before struct {
 	Hook bool
 }
 
-// Steps says what the steps of a stage wait for; nil where it has but one.
-func Steps(in Input, stage Stage) map[int]Before {
+// Steps says what the steps of a stage, which have these objects, wait for; nil where it has but one.
+func Steps(in Input, items []*Item) map[int]Before {
 	var steps []int
-	for _, item := range stage.Items {
+	for _, item := range items {
 		if !slices.Contains(steps, item.Step) {
 			steps = append(steps, item.Step)
 		}
@@ -112,11 +115,11 @@ func Steps(in Input, stage Stage) map[int]Before {
 	out, before := map[int]Before{}, Before{}
 	for _, step := range steps {
 		out[step] = before
-		for _, item := range stage.Items {
+		for _, item := range items {
 			if item.Step != step || before.Hook || before.Waits != "" && !item.Hook {
 				continue
 			}
-			if waits := notReadyReason(in, item); waits != "" {
+			if waits := notReadyReason(in, *item); waits != "" {
 				before = Before{Waits: waits, Hook: item.Hook}
 			}
 		}

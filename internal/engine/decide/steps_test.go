@@ -8,6 +8,13 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
+func pointers(items []Item) (out []*Item) {
+	for i := range items {
+		out = append(out, &items[i])
+	}
+	return out
+}
+
 // TestSteps: a step waits for everything in the steps below it, and for a hook first of all, since that opens by no timeout.
 func TestSteps(t *testing.T) {
 	type change = func(*Item, *thing)
@@ -53,7 +60,7 @@ func TestSteps(t *testing.T) {
 		"a hook of the same step, too": {[]Item{object(0, true, nil), object(1, true, nil), object(1, false, nil)}, map[int]Before{0: {}, 1: toComplete}},
 	} {
 		in := Input{Stack: stack, Owners: ownersOfScene}
-		if got := Steps(in, Stage{Name: "s", Items: c.items}); !maps.Equal(got, c.want) {
+		if got := Steps(in, pointers(c.items)); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

@@ -89,6 +89,9 @@ type Object struct {
 	// What is as declared is repaired meanwhile. A step of which a Hook has not completed holds back the steps above it for as long as
 	// that takes, and pruning with them; others open by time, as the gates of stages do.
 	Step int
+	// StepOf names the stage whose steps Step is one of, for a Namespace or a CustomResourceDefinition of another stage; empty for its own
+	// stage. It is created with its own stage, since the steps may need it, and changed in its step.
+	StepOf string
 	// Hook says that the object, a Job or a Pod, runs to its end: it is healthy when it has completed, and the custom resource is Stalled
 	// when it has failed. It is run anew for another value of keeper.RunAnnotation.
 	Hook bool
