@@ -11,6 +11,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -89,26 +90,43 @@ func admittedAccounts(ctx context.Context, read controller.Reader, namespace str
 	return nil, nil
 }
 
-// admit returns those of the services that may be made, and why the others may not. What the element runs already stays, unless all
-// of them are asked for: those of an order that is yet to be carried out. Its namespace is read nevertheless: of an object to which no
-// custom resource refers at the moment nothing is kept, so that each of a thousand elements would read it again.
+// admit returns those of the services that may be made, and why the others may not. What stands already stays; all are asked for where
+// stands is nil: those of an order that is yet to be carried out. The namespace of what stands is read nevertheless: of an object to which
+// no custom resource refers at the moment nothing is kept, so that each of a thousand elements would read it again.
 func admit(
-	ctx context.Context, read controller.Reader, services []*unstructured.Unstructured, all bool,
+	ctx context.Context, read controller.Reader, services []*unstructured.Unstructured, stands func(*unstructured.Unstructured) bool,
 ) (may []*unstructured.Unstructured, held *plan.Problem, err error) {
 	for _, service := range services {
 		problem, err := admitted(ctx, read, service)
 		switch {
-		case !all && read.Child(gvkService, service.GetNamespace(), service.GetName()) != nil:
+		case err == nil && problem == nil:
+			may = append(may, service)
+		case stands != nil && stands(service):
 			may = append(may, service)
 		case err != nil:
 			return nil, nil, err
-		case problem == nil:
-			may = append(may, service)
 		case held == nil || problem.Class == plan.Terminal:
 			held = problem
 		}
 	}
 	return may, held, nil
+}
+
+// standing says of a service whether it is there exactly as it is declared, by the digest of what was written last. The name alone does not
+// tell: a service that an order was refused for goes on as it was before, and the next order would bring what was refused.
+func standing(read controller.Reader, cr *keeper.CompositionElement) func(*unstructured.Unstructured) bool {
+	gvk := Definition().GVK
+	stack := plan.Stack{Controller: ControllerName, GVK: gvk, Name: cr.Name, UID: cr.UID}
+	owner := plan.Owner{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: cr.Name, UID: cr.UID}
+	return func(service *unstructured.Unstructured) bool {
+		child := read.Child(gvkService, service.GetNamespace(), service.GetName())
+		if child == nil {
+			return false
+		}
+		// The key is for Secrets, which no order has.
+		stamped, err := plan.Stamp(digest.Key{}, plan.Object{Desired: service}, stack, owner, 0)
+		return err == nil && child.AppliedHash() == stamped.Digest
+	}
 }
 
 // handOver leaves out the services that somebody else made, and nobody handed over to the element. It is about those that the

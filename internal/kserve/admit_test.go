@@ -12,6 +12,7 @@ import (
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -50,9 +51,8 @@ func TestOrdersGoIntoLabelledNamespaces(t *testing.T) {
 		name                         string
 		order                        acm.OrderType
 		content                      acm.Content
-		previous, candidate          *acm.Content
+		previous, candidate, runs    *acm.Content
 		told                         *acm.Outcome
-		runs                         []string
 		want, problem, failure, says string
 	}{
 		{name: "a labelled one", order: acm.OrderDeploy, content: content(in("kserve-test", "a")), want: "kserve-test/a"},
@@ -81,12 +81,12 @@ func TestOrdersGoIntoLabelledNamespaces(t *testing.T) {
 			want: "kserve-test/a", failure: "kube-system",
 		},
 		{
-			name: "that takes none any more", order: acm.OrderDeploy, content: content(in("withdrawn", "a")), told: success, runs: []string{"withdrawn/a"},
-			want: "withdrawn/a",
+			name: "that takes none any more", order: acm.OrderDeploy, content: content(in("withdrawn", "a")), told: success,
+			runs: ptr(content(in("withdrawn", "a"))), want: "withdrawn/a",
 		},
 		{
 			name: "that takes none any more, of an update", order: acm.OrderUpdate, content: content(in("withdrawn", "a"), in("withdrawn", "b")),
-			previous: ptr(content(in("withdrawn", "a"))), runs: []string{"withdrawn/a"}, want: "withdrawn/a", failure: "withdrawn",
+			previous: ptr(content(in("withdrawn", "a"))), runs: ptr(content(in("withdrawn", "a"))), want: "withdrawn/a", failure: "withdrawn",
 		},
 		{name: "of a message about the past", order: acm.NoOrder, content: content(in("kube-system", "a")), problem: "Terminal NamespaceNotAllowed"},
 	} {
@@ -94,13 +94,8 @@ func TestOrdersGoIntoLabelledNamespaces(t *testing.T) {
 			cluster := open(controllertest.New(noon.Add(time.Hour)))
 			cluster.Put(namespace("kube-system", "true"))
 			cluster.Put(namespace("withdrawn", ""))
-			for _, one := range c.runs {
-				ns, name, _ := strings.Cut(one, "/")
-				u := &unstructured.Unstructured{Object: map[string]any{}}
-				u.SetGroupVersionKind(gvkService)
-				u.SetNamespace(ns)
-				u.SetName(name)
-				cluster.Own(u, "CompositionElement.keeper.mlkeeper.dev//"+elementID)
+			if c.runs != nil {
+				run(t, cluster, *c.runs)
 			}
 			e := acm.Element{
 				ID: elementID, InstanceID: instanceID, Present: true, Content: c.content, Previous: c.previous, Candidate: c.candidate,
@@ -128,6 +123,78 @@ func TestOrdersGoIntoLabelledNamespaces(t *testing.T) {
 }
 
 func ptr(c acm.Content) *acm.Content { return &c }
+
+// run has the services of a content run, as the engine writes them for the element.
+func run(t *testing.T, cluster *controllertest.Cluster, c acm.Content) {
+	t.Helper()
+	made, problem := servicesOf(c)
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	gvk := keeper.GroupVersion.WithKind("CompositionElement")
+	stack := plan.Stack{Controller: ControllerName, GVK: gvk, Name: elementID}
+	owner := plan.Owner{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: elementID}
+	for _, one := range made {
+		stamped, err := plan.Stamp(digest.Key{1}, plan.Object{Desired: one}, stack, owner, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster.Own(stamped.Desired.DeepCopy(), stack.ID())
+	}
+}
+
+// TestTheNextOrderDoesNotBringWhatWasRefused: a service that runs goes on as it is when an order for it is refused, and no order after it
+// takes the service for what was refused.
+func TestTheNextOrderDoesNotBringWhatWasRefused(t *testing.T) {
+	payload := func(spec string) acm.Content {
+		return acm.Content{Properties: properties(list(declared("a", "kserve-test",
+			`{"apiVersion":"serving.kserve.io/v1beta1","kind":"InferenceService","spec":`+spec+`}`)))}
+	}
+	runs := payload(`{"predictor":{"minReplicas":1}}`)
+	unreadable := acm.Content{Properties: properties(map[string]any{"a": 1})}
+	success := &acm.Outcome{OrderID: "m1", States: acm.States{DeployState: acm.Deployed}}
+	for name, refused := range map[string]acm.Content{
+		"hostPath":       payload(`{"predictor":{"volumes":[{"name":"host","hostPath":{"path":"/"}}]}}`),
+		"privileged":     payload(`{"predictor":{"containers":[{"name":"kserve-container","securityContext":{"privileged":true}}]}}`),
+		"ServiceAccount": payload(`{"predictor":{"serviceAccountName":"admin"}}`),
+	} {
+		for _, c := range []struct {
+			name              string
+			order             acm.OrderType
+			content, previous *acm.Content
+			told              *acm.Outcome
+		}{
+			{name: "the order itself", order: acm.OrderDeploy, content: &refused},
+			{name: "a lock", order: acm.OrderLock, content: &refused},
+			{name: "a lock that has ended", order: acm.OrderLock, content: &refused, told: success},
+			{name: "an unlock", order: acm.OrderUnlock, content: &refused},
+			{name: "a review", order: acm.OrderReview, content: &refused},
+			{name: "an update that cannot be read", order: acm.OrderUpdate, content: &unreadable, previous: &refused},
+			{name: "an update that is refused", order: acm.OrderUpdate, content: &refused, previous: &refused},
+			{name: "a message about the past", order: acm.NoOrder, content: &refused},
+			{name: "a deployment that is said to have succeeded", order: acm.OrderDeploy, content: &refused, told: success},
+		} {
+			for label, orders := range map[string]string{"labelled": keeper.CompositionsAllowed, "withdrawn": ""} {
+				t.Run(name+", "+c.name+", "+label, func(t *testing.T) {
+					cluster := controllertest.New(noon.Add(time.Hour))
+					cluster.Put(namespace("kserve-test", orders))
+					run(t, cluster, runs)
+					e := acm.Element{ID: elementID, InstanceID: instanceID, Present: true, Content: *c.content, Previous: c.previous}
+					if c.order != acm.NoOrder {
+						e.Order = acm.Order{Type: c.order, ID: "m1", Time: noon}
+					}
+					if c.told != nil {
+						c.told.Type = c.order
+					}
+					p := planned(t, cluster, resource(e, c.told))
+					if got := names(p); got != "" || len(p.Problems) == 0 {
+						t.Errorf("%s is written, or what runs is pruned: problems %v", got, p.Problems)
+					}
+				})
+			}
+		}
+	}
+}
 
 // TestAnElementThatRunsRefersToItsNamespace: of an object to which no custom resource refers nothing is kept, so that elements which
 // referred to it before they run alone would have it read once for each of them.

@@ -53,7 +53,7 @@ func (system) Gather(ctx context.Context, read controller.Reader, cr *keeper.Com
 	}
 	if e.Candidate != nil {
 		candidates, refused := servicesOf(*e.Candidate)
-		_, held, err := admit(ctx, read, candidates, true)
+		_, held, err := admit(ctx, read, candidates, nil)
 		if err != nil {
 			return facts, err
 		}
@@ -64,7 +64,7 @@ func (system) Gather(ctx context.Context, read controller.Reader, cr *keeper.Com
 	if !e.Present {
 		return facts, nil
 	}
-	if err := facts.settle(ctx, read); err != nil {
+	if err := facts.settle(ctx, read, standing(read, cr)); err != nil {
 		return facts, err
 	}
 	facts.Rollouts = facts.rollouts(read)
@@ -72,11 +72,15 @@ func (system) Gather(ctx context.Context, read controller.Reader, cr *keeper.Com
 }
 
 // settle finds the services that should run.
-func (f *Facts) settle(ctx context.Context, read controller.Reader) error {
+func (f *Facts) settle(ctx context.Context, read controller.Reader, stands func(*unstructured.Unstructured) bool) error {
 	services, refused := servicesOf(f.Element.Content)
 	open := f.rollsOut() && (f.Outcome == nil || f.Outcome.Failure != "")
+	already := stands
+	if open {
+		already = nil
+	}
 	var err error
-	if f.Services, f.Held, err = admit(ctx, read, services, open); err != nil {
+	if f.Services, f.Held, err = admit(ctx, read, services, already); err != nil {
 		return err
 	}
 	if open && f.Held != nil && f.Held.Class == plan.Terminal {
@@ -87,7 +91,7 @@ func (f *Facts) settle(ctx context.Context, read controller.Reader) error {
 	}
 	if before := f.before(); before != nil {
 		f.GoesBack = true
-		f.Services, f.Held, err = admit(ctx, read, before, false)
+		f.Services, f.Held, err = admit(ctx, read, before, stands)
 	}
 	return err
 }
