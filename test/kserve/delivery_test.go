@@ -100,7 +100,8 @@ func (s *site) quiet(do func()) {
 	}
 }
 
-// TestDrift: what others change of a service is changed back, and a deleted service is made anew.
+// TestDrift: what others change of a service is changed back, also where the namespace takes no orders any more, and a deleted service is made
+// anew.
 func TestDrift(t *testing.T) {
 	s := onKafka(t, acmruntime.London)
 	s.start()
@@ -114,6 +115,12 @@ func TestDrift(t *testing.T) {
 	}
 	s.operator.Settle(t, patience)
 	harness.NoTimer(t, s.c, keeper.GroupVersion.WithKind("CompositionElement"), "", i.Elements[0].ID)
+
+	// Where the namespace takes no orders any more, what runs exactly as ordered is the element's nevertheless.
+	s.c.Kubectl(t, "label", "namespace", s.ns, keeper.CompositionsLabel+"-")
+	s.operator.Settle(t, patience)
+	s.c.Kubectl(t, "patch", "inferenceservice", "sklearn-iris", "-n", s.ns, "--type=merge", "-p", `{"spec":{"predictor":{"minReplicas":7}}}`)
+	s.c.Eventually(t, patience, func() error { return wantReplicas(s.service("sklearn-iris"), 1) })
 }
 
 // TestConditionFollows: while it is deployed, the runtime hears how the service fares.
