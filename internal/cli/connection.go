@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/pager"
 
+	"mlkeeper.dev/internal/engine/listing"
 	"mlkeeper.dev/internal/version"
 )
 
@@ -132,6 +133,7 @@ func (c *Connection) open() (*cluster, error) {
 	}
 	out := &cluster{reach: &reach{}}
 	cfg.Wrap(out.reach.wrap)
+	listing.Bound(cfg)
 	cfg.QPS = -1
 	finder, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {

@@ -30,6 +30,7 @@ import (
 	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/impersonation"
 	"mlkeeper.dev/internal/engine/inventory"
+	"mlkeeper.dev/internal/engine/listing"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
 	"mlkeeper.dev/internal/engine/rollout"
@@ -128,6 +129,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	// priority and fairness decides.
 	cfg := rest.CopyConfig(mgr.GetConfig())
 	cfg.QPS = -1
+	listing.Bound(cfg)
 	dyn, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make the dynamic client: %w", err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/listing"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -41,19 +42,20 @@ func (a *Actor) ReleaseOwned(ctx context.Context, gvk schema.GroupVersionKind, s
 	if err != nil {
 		return err
 	}
-	list, err := client.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list %s in namespace %s: %w", gvk.Kind, stack.Namespace, err)
-	}
 	marks := &unstructured.Unstructured{Object: map[string]any{}}
 	marks.SetLabels(map[string]string{keeper.ControllerLabel: stack.Controller, keeper.StackLabel: stack.Hash()})
 	marks.SetAnnotations(map[string]string{keeper.OwnerAnnotation: stack.ID()})
-	for i := range list.Items {
-		if err := release(ctx, client, &list.Items[i], marks, []plan.Owner{self}); err != nil {
-			return fmt.Errorf("free %s %s: %w", gvk.Kind, list.Items[i].GetName(), err)
+	var refused error
+	err = listing.Each(ctx, client, "", 0, func(u *unstructured.Unstructured) bool {
+		if err := release(ctx, client, u, marks, []plan.Owner{self}); err != nil {
+			refused = fmt.Errorf("free %s %s: %w", gvk.Kind, u.GetName(), err)
 		}
+		return refused == nil
+	})
+	if err != nil {
+		return fmt.Errorf("list %s in namespace %s: %w", gvk.Kind, stack.Namespace, err)
 	}
-	return nil
+	return refused
 }
 
 // release takes references to our owners that are not declared off an object, such as the one by which the previous

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/listing"
 )
 
 // Live is what a background job may read of the cluster.
@@ -31,21 +32,12 @@ func (l Live) List(
 	if !ok {
 		return nil, fmt.Errorf("the cluster does not serve %s", gvk)
 	}
-	list, err := l.Client.Resource(mapping.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: selector, Limit: limit, ResourceVersion: "0",
-	})
+	list, err := listing.First(ctx, l.Client.Resource(mapping.Resource).Namespace(namespace), selector, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list %s in %s: %w", gvk.Kind, namespace, err)
 	}
-	return list.Items, nil
+	return list, nil
 }
-
-const (
-	// listPage is how many objects of a list are read at once, and maxListed how large they may be together, in bytes: a user may have
-	// large ones.
-	listPage  = 25
-	maxListed = 8 << 20
-)
 
 // ListAs implements controller.Live.
 func (l Live) ListAs(
@@ -59,28 +51,18 @@ func (l Live) ListAs(
 		return nil, err
 	}
 	var out []unstructured.Unstructured
-	left, next := maxListed, ""
-	for {
-		page, err := resource.List(ctx, metav1.ListOptions{Limit: listPage, Continue: next})
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
-		}
-		for i := range page.Items {
-			page.Items[i].SetManagedFields(nil)
-			raw, err := page.Items[i].MarshalJSON()
-			if err != nil {
-				return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
-			}
-			left -= len(raw)
-		}
-		out = append(out, page.Items...)
-		if next = page.GetContinue(); len(out) > limit || left < 0 {
-			return nil, fmt.Errorf("list %s: there are more than %d, or more than %d bytes of them", gvk.Kind, limit, maxListed)
-		}
-		if next == "" {
-			return out, nil
-		}
+	err = listing.Each(ctx, resource, "", listing.MaxListed, func(u *unstructured.Unstructured) bool {
+		u.SetManagedFields(nil)
+		out = append(out, *u)
+		return len(out) <= limit
+	})
+	if err == nil && len(out) > limit {
+		err = fmt.Errorf("there are more than %d", limit)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+	}
+	return out, nil
 }
 
 // Get implements controller.Live.
