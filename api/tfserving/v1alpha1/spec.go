@@ -337,7 +337,8 @@ type KEDASpec struct {
 // KEDATrigger is a trigger of a ScaledObject. KEDA asks it with credentials of this namespace alone: a ClusterTriggerAuthentication, and the
 // identity of KEDA itself, are those of an administrator, which a Tfserv does not lend.
 //
-// +kubebuilder:validation:XValidation:rule="!('identityOwner' in self.metadata) || self.metadata['identityOwner'] != 'operator'",message="spec.autoscaling.keda.triggers: the metadata identityOwner must not be operator, which is the identity of KEDA itself: name a TriggerAuthentication of the namespace in authenticationRef"
+// +kubebuilder:validation:XValidation:rule="!('identityOwner' in self.metadata) || self.metadata['identityOwner'] == 'pod'",message="spec.autoscaling.keda.triggers: the metadata identityOwner must be pod, since KEDA takes its own identity for any other word: name a TriggerAuthentication of the namespace in authenticationRef"
+// +kubebuilder:validation:XValidation:rule="!('credentialsFromEnvFile' in self.metadata)",message="spec.autoscaling.keda.triggers: the metadata credentialsFromEnvFile must not be given, since it names a file of KEDA itself: use credentialsFromEnv, or name a TriggerAuthentication of the namespace in authenticationRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.useCachedMetrics) || !self.useCachedMetrics || !(self.type in ['cpu', 'memory', 'cron'])",message="spec.autoscaling.keda.triggers: useCachedMetrics is not for triggers of type cpu, memory and cron"
 type KEDATrigger struct {
 	// type is the scaler, such as prometheus, cron or kafka.

@@ -115,9 +115,11 @@ func trigger(s *conversion, path ...string) v1alpha1.KEDATrigger {
 	if metadata, ok := decode[map[string]v1alpha1.KEDAValue](s, at("metadata")...); ok && *metadata != nil {
 		out.Metadata = *metadata
 	}
-	if out.Metadata["identityOwner"] == "operator" {
-		delete(out.Metadata, "identityOwner")
-		s.warn(join(at("metadata", "identityOwner")), "operator is not converted: name a TriggerAuthentication of the namespace")
+	for _, lent := range []string{"identityOwner", "credentialsFromEnvFile"} {
+		if value, given := out.Metadata[lent]; given && (lent != "identityOwner" || value != "pod") {
+			delete(out.Metadata, lent)
+			s.warn(join(at("metadata", lent)), "%q is not converted: name a TriggerAuthentication of the namespace", value)
+		}
 	}
 	name, kind := s.text(at("authenticationRef", "name")...), s.text(at("authenticationRef", "kind")...)
 	switch {
