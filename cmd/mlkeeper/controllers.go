@@ -60,6 +60,8 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 		"what --trustyai-image is, where its name does not tell: Java (before v0.16.0), JavaTLS (v0.16.0 to v0.28.0) or Python")
 	flags.StringVar(&s.trustyAI.ProxyImage, "trustyai-proxy-image", trustyai.DefaultProxyImage,
 		"image of the kube-rbac-proxy of a Secured TrustyAIService")
+	flags.BoolVar(&s.trustyAI.UntrustedMetrics, "trustyai-untrusted-metrics", false,
+		"have Prometheus send no token to TrustyAIServices of the ADR's shape, and prefer its own labels to those of their metrics")
 	flags.StringVar(&s.tfserving.Image, "tfserving-image", tfserving.DefaultImage, "image of a Tfserv that names none")
 	flags.StringVar(&s.tfserving.GPUImage, "tfserving-gpu-image", tfserving.DefaultGPUImage,
 		"image of a Tfserv that names none and asks for GPUs")

@@ -98,7 +98,9 @@ func knownFlags(t *testing.T, args []string) {
 			t.Errorf("the manager has no flag %s", name)
 		}
 	}
-	for _, want := range []string{"--source-require-digest", "--kubeflow-remote-bases=none", "--source-deny-cidr=10.0.0.0/8", "--source-deny-cidr=fc00::/7"} {
+	for _, want := range []string{
+		"--trustyai-untrusted-metrics", "--source-require-digest", "--kubeflow-remote-bases=none", "--source-deny-cidr=10.0.0.0/8", "--source-deny-cidr=fc00::/7",
+	} {
 		if !slices.Contains(args, want) {
 			t.Errorf("the manager does not get %s", want)
 		}

@@ -19,6 +19,8 @@ type Settings struct {
 	ImageGeneration v1.ImageGeneration
 	// ProxyImage is the image of kube-rbac-proxy in front of a Secured service.
 	ProxyImage string
+	// UntrustedMetrics says that Prometheus believes no service, and sends it no token, in the ADR's shape either.
+	UntrustedMetrics bool
 	// OperatorNamespace is the namespace of the operator; nothing is ever made there.
 	OperatorNamespace string
 	// ClusterDomain is the DNS domain of the cluster; the default is cluster.local.

@@ -121,7 +121,7 @@ func Test_NoTokenIsSentToAnImageThatTheTenantChose(t *testing.T) {
 	}{
 		{"the ADR's, the administrator's image", adrSpec, nil, "/var/run/secrets/kubernetes.io/serviceaccount/token", true},
 		{"the ADR's, the tenant's image", adrSpec, own, nil, false},
-		{"upstream's, the administrator's image", upstreamSpec, nil, nil, true},
+		{"upstream's, the administrator's image", upstreamSpec, nil, nil, false},
 		{"upstream's, the tenant's image", upstreamSpec, own, nil, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -148,12 +148,32 @@ func Test_NoTokenIsSentToAdoptedPods(t *testing.T) {
 			t.Fatalf("the pods are those that were adopted: %v", holds)
 		}
 		endpoint := endpointOf(t, mustFind(t, p, "ServiceMonitor", namesOf(cr).serviceMonitor))
-		if sent := endpoint["bearerTokenFile"] != nil; sent == want {
-			t.Errorf("a token is sent: %v", sent)
+		if sent := endpoint["bearerTokenFile"] != nil; sent == want || endpoint["honorLabels"] == want {
+			t.Errorf("a token is sent: %v, honorLabels %v", sent, endpoint["honorLabels"])
 		}
 		c.Own(deploymentIn(t, p).Desired.DeepCopy(), testOwner)
 		delete(c.Objects, plan.KeyOf(d))
 		cr.Generation, cr.Spec.TrustyAIMetrics.Schedule = 2, "9s"
+	}
+}
+
+// Test_NoServiceIsTrustedWhereTheAdministratorSaysSo: whoever may create pods beside a service can give them its labels.
+func Test_NoServiceIsTrustedWhereTheAdministratorSaysSo(t *testing.T) {
+	for _, spec := range []string{adrSpec, adrSpec + "  exposure: Secured\n", upstreamSpec, databaseSpec} {
+		c, cr := newCluster(gvkServiceCA), custom(t, spec)
+		c.Put(parse(t, pvYAML))
+		for untrusted, trusting := range map[bool]bool{true: false, false: ADRShape(cr)} {
+			system := testSystem()
+			system.settings.UntrustedMetrics = untrusted
+			facts, err := system.Gather(t.Context(), c, cr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			endpoint := endpointOf(t, mustFind(t, system.Render(cr, facts), "ServiceMonitor", namesOf(cr).serviceMonitor))
+			if endpoint["honorLabels"] != trusting || !trusting && endpoint["bearerTokenFile"] != nil {
+				t.Errorf("%s, untrusted %t: bearerTokenFile %v, honorLabels %v", spec, untrusted, endpoint["bearerTokenFile"], endpoint["honorLabels"])
+			}
+		}
 	}
 }
 

@@ -51,9 +51,14 @@ func (r *scene) monitor() {
 	r.add(o)
 }
 
-// trusted says that the image is the administrator's. One that the owner of the custom resource chose is shown no token,
-// and the labels of its metrics, which could name another namespace, do not win over Prometheus' own.
-func (r *scene) trusted() bool { return r.cr.Spec.Image == "" }
+// trusted says that the service is shown what the ADR shows it: Prometheus' token, which nothing needs, and labels of metrics that win over
+// Prometheus' own, which could name another namespace. An image that the owner of the custom resource chose gets neither, nor do adopted
+// pods, whose image somebody else chose. That only our pods are scraped is never certain, since whoever may create pods or Services in the
+// namespace can give them the labels of ours: an administrator who does not trust them says so, and upstream's shape has neither.
+func (r *scene) trusted() bool {
+	_, adopted := r.adoptedPods()
+	return ADRShape(r.cr) && r.cr.Spec.Image == "" && !adopted && !r.settings.UntrustedMetrics
+}
 
 // defaultEndpoint is the endpoint before serviceMonitoring.ref is applied to it; ok is false when the interval cannot be used.
 func (r *scene) defaultEndpoint() (endpoint map[string]any, ok bool) {
@@ -90,9 +95,8 @@ func (r *scene) defaultEndpoint() (endpoint map[string]any, ok bool) {
 	if ADRShape(r.cr) {
 		endpoint["honorTimestamps"] = true
 		endpoint["scrapeTimeout"] = "3s"
-		// The ADR shows the token, and nothing needs it. Adopted pods run an image that somebody else chose. OpenShift's Prometheus for user
-		// workloads drops a ServiceMonitor that names a file (arbitraryFSAccessThroughSMs).
-		if _, adopted := r.adoptedPods(); r.trusted() && !r.secured && !adopted && !r.facts.Serves.Constraints {
+		// OpenShift's Prometheus for user workloads drops a ServiceMonitor that names a file (arbitraryFSAccessThroughSMs).
+		if r.trusted() && !r.secured && !r.facts.Serves.Constraints {
 			endpoint["bearerTokenFile"] = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 		}
 		fitTimeout(endpoint)
