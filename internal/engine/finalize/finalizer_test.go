@@ -154,7 +154,7 @@ func TestWhatIsAppliedDuringTheListingKeepsTheNamespace(t *testing.T) {
 	w := newWorld(t, namespace())
 	w.listNamespace()
 	configMaps, lists := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, 0
-	w.metadata.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+	w.metadata.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if lists++; lists == len(resourcesOfNamespaces) {
 			applied := orphan()
 			applied.Name, applied.OwnerReferences = "applied", nil
