@@ -59,7 +59,8 @@ func (s *tracks) write() plan.Plan {
 // accept has a Gateway say whether it has accepted a route.
 func (s *tracks) accept(kind, status, reason string) {
 	s.Helper()
-	s.Children[plan.Key{GroupKind: schema.GroupKind{Group: gvkHTTPRoute.Group, Kind: kind}, Namespace: "ns", Name: "tfs"}].Object["status"] = map[string]any{
+	route := plan.Key{GroupKind: schema.GroupKind{Group: gvkHTTPRoute.Group, Kind: kind}, Namespace: "ns", Name: "tfs"}
+	s.Children[route].Object["status"] = map[string]any{
 		"parents": []any{map[string]any{
 			"controllerName": "example.com/gateway", "parentRef": map[string]any{"name": "public"},
 			"conditions": []any{map[string]any{"type": "Accepted", "status": status, "reason": reason, "observedGeneration": int64(1)}},

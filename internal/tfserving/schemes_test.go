@@ -20,14 +20,20 @@ func TestASchemeThatTheServerCannotReadStopsBeforeThePods(t *testing.T) {
 		} {
 			cr := custom(t, spec)
 			_, p := gatherAndRender(t, c, cr)
-			if got := controllertest.Reasons(p); got != map[bool]string{true: "", false: "Terminal ConfigInvalid"}[readable] {
+			want, status, reason := "Terminal ConfigInvalid", "False", reasonConfigInvalid
+			if readable {
+				want, status, reason = "", "True", reasonConfigAccepted
+			}
+			if got := controllertest.Reasons(p); got != want {
 				t.Errorf("%s in %s: problems %q", path, field, p.Problems)
 			}
-			if text := strings.Join(problems(p), " "); !readable && (!strings.Contains(text, field) || !strings.Contains(text, path) || !strings.Contains(text, "spec.image")) {
-				t.Errorf("%s in %s: %q", path, field, text)
+			for _, part := range []string{field, path, "spec.image"} {
+				if text := strings.Join(problems(p), " "); !readable && !strings.Contains(text, part) {
+					t.Errorf("%s in %s: %q lacks %q", path, field, text, part)
+				}
 			}
 			project(t, c, cr)
-			condition(t, cr, ConditionConfigValid, map[bool]string{true: "True", false: "False"}[readable], map[bool]string{true: "ConfigAccepted", false: "ConfigInvalid"}[readable])
+			condition(t, cr, ConditionConfigValid, status, reason)
 			// An image of the owner may have a file system for it.
 			_, p = gatherAndRender(t, c, custom(t, spec+"  image: registry.example.com/serving\n"))
 			if len(p.Problems) > 0 || (len(p.Warnings) == 1) == readable || !readable && !strings.Contains(p.Warnings[0], path) {
