@@ -149,7 +149,8 @@ func (f *Finalizer) deleteLast(ctx context.Context, invs []*keeper.Inventory, ow
 }
 
 // remaining names an object that still exists and whose Inventory, one of a later stage of the same custom resource, is deleted; empty for
-// none. It is the first by name, so that the condition changes only when that object is gone.
+// none. It is the first by name, so that the condition changes only when that object is gone. The label of a stack can be computed, so that
+// whoever may write an object anywhere can give it that: the name of the Inventory tells, which has a part of the UID of the custom resource.
 func (f *Finalizer) remaining(invs []*keeper.Inventory) string {
 	existing := map[string]bool{}
 	for _, inv := range invs {
@@ -158,11 +159,8 @@ func (f *Finalizer) remaining(invs []*keeper.Inventory) string {
 	first, last, out := invs[0], invs[len(invs)-1], ""
 	for _, seen := range f.Children.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
 		ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
-		if ref == nil || ref.Kind != inventory.GVK.Kind || existing[ref.Name] || inventory.SameStage(ref.Name, last) {
-			continue
-		}
-		// The children of a newer custom resource of the same name have the same label.
-		if inv, ok := f.Inventories.Get(ref.Name); ok && inv.Spec.Owner.UID != first.Spec.Owner.UID {
+		if ref == nil || ref.APIVersion != keeper.GroupVersion.String() || ref.Kind != inventory.GVK.Kind || existing[ref.Name] ||
+			!inventory.SameOwner(ref.Name, last) || inventory.SameStage(ref.Name, last) {
 			continue
 		}
 		if name := seen.Key.String(); out == "" || name < out {

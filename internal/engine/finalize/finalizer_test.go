@@ -13,6 +13,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 )
 
@@ -84,6 +86,26 @@ func TestAStageWaitsForTheCaches(t *testing.T) {
 	w.clock.Step(time.Second)
 	if w.reconcile(f); w.waits(1) != "deleted" {
 		t.Error("a watch that cannot be opened holds up the deletion for longer than other waits")
+	}
+}
+
+// TestAnObjectOfOthersHoldsNothingUp: whoever may write a ConfigMap somewhere can give it the label of any stack, and a controller that is
+// called Inventory, but does not know the UID of the custom resource.
+func TestAnObjectOfOthersHoldsNothingUp(t *testing.T) {
+	for name, ref := range map[string]metav1.OwnerReference{
+		"an Inventory of nobody":            {APIVersion: keeper.GroupVersion.String(), Kind: inventory.GVK.Kind, Name: "guessed"},
+		"an Inventory of another UID":       {APIVersion: keeper.GroupVersion.String(), Kind: inventory.GVK.Kind, Name: "inv2-2"},
+		"an Inventory of another API":       {APIVersion: "example.test/v1", Kind: inventory.GVK.Kind, Name: "inv-2"},
+		"an Inventory of the prefix itself": {APIVersion: keeper.GroupVersion.String(), Kind: inventory.GVK.Kind, Name: "inv"},
+	} {
+		w, yes := newWorld(t), true
+		forged := child("forged")
+		ref.UID, ref.Controller = "uid", &yes
+		forged.OwnerReferences = []metav1.OwnerReference{ref}
+		w.children = []*observe.Object{forged}
+		if again := w.reconcile(w.manager()); again != 0 || w.waits(1) != "deleted" {
+			t.Errorf("%s: checked again after %s, the last stage: %s", name, again, w.waits(1))
+		}
 	}
 }
 

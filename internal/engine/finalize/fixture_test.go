@@ -204,7 +204,7 @@ func (w *world) waits(stage int) string {
 func child(name string) *observe.Object {
 	yes := true
 	o := &observe.Object{Key: plan.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "ns", Name: name}}
-	o.OwnerReferences = []metav1.OwnerReference{{Kind: inventory.GVK.Kind, Name: "inv-2", UID: "uid-inv-2", Controller: &yes}}
+	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: keeper.GroupVersion.String(), Kind: inventory.GVK.Kind, Name: "inv-2", UID: "uid-inv-2", Controller: &yes}}
 	return o
 }
 

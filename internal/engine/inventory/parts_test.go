@@ -235,5 +235,13 @@ func TestSameStage(t *testing.T) {
 		if got := SameStage(c.a.Name, c.b); got != c.want {
 			t.Errorf("%s and %s: %v", c.a.Name, c.b.Name, got)
 		}
+		if !SameOwner(c.a.Name, c.b) {
+			t.Errorf("%s and %s are of two custom resources", c.a.Name, c.b.Name)
+		}
+		other := c.b.DeepCopy()
+		other.Name = strings.Replace(c.b.Name, owner.InventoryPrefix(), plan.Stack{GVK: owner.GVK, Namespace: owner.Namespace, Name: owner.Name, UID: "another"}.InventoryPrefix(), 1)
+		if SameOwner(c.a.Name, other) {
+			t.Errorf("%s and %s are of one custom resource", c.a.Name, other.Name)
+		}
 	}
 }

@@ -192,16 +192,30 @@ func (s *Store) renumber(ctx context.Context, ofStage [][]*keeper.Inventory, num
 	return nil
 }
 
+// SameOwner reports whether a name is that of an Inventory of the same custom resource as a given one, also of one that is deleted. The
+// part of a name before the stage is that of the custom resource (plan.Stack.InventoryPrefix).
+func SameOwner(name string, inv *keeper.Inventory) bool {
+	first, separator := firstOfStage(inv)
+	prefix := first[:max(0, strings.LastIndex(first, separator))]
+	return strings.HasPrefix(name, prefix+".") || strings.HasPrefix(name, prefix+"-")
+}
+
 // SameStage reports whether a name is that of an Inventory of the same custom resource and stage as a given one, also of one that
-// is deleted. Those of an earlier version end in the number of the stage.
+// is deleted.
 func SameStage(name string, inv *keeper.Inventory) bool {
-	separator := "-"
+	first, separator := firstOfStage(inv)
+	return name == first || strings.HasPrefix(name, first+separator)
+}
+
+// firstOfStage is the name of the first Inventory of a stage, which one of its Inventories begins with, and what comes before the stage and
+// the number of a part in a name. Those of an earlier version end in the number of the stage.
+func firstOfStage(inv *keeper.Inventory) (name, separator string) {
+	name, separator = inv.Name, "-"
 	if strings.Contains(inv.Name, ".") {
 		separator = "."
 	}
-	first := inv.Name
 	if inv.Spec.Part > 0 {
-		first = strings.TrimSuffix(first, fmt.Sprintf("%s%d", separator, inv.Spec.Part))
+		name = strings.TrimSuffix(name, fmt.Sprintf("%s%d", separator, inv.Spec.Part))
 	}
-	return name == first || strings.HasPrefix(name, first+separator)
+	return name, separator
 }
