@@ -18,6 +18,10 @@ var kserveAdvice = map[string]advice{
 		meaning: "The ACM runtime reports a service as deployed that does not belong to the element, so MLKeeper does not modify it.",
 		remedy:  "If the previous participant created it, set the annotation keeper.mlkeeper.dev/element on it, as the message says.",
 	},
+	"AnnotationNotAllowed": {
+		meaning: "The ACM runtime has ordered a service with an annotation by which a webhook may add to its pods what nothing has judged.", stalled: true,
+		remedy: "Remove the annotation and give the order again, or label the namespace pod-security.kubernetes.io/enforce=baseline.",
+	},
 	"PodSecurityViolation": {
 		meaning: "The ACM runtime has ordered pods that violate the level baseline of the Pod Security Standards.", stalled: true,
 		remedy: "Remove the fields that the message names and give the order again, or label the namespace pod-security.kubernetes.io/enforce=privileged.",

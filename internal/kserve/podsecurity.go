@@ -115,6 +115,48 @@ func unreadable(field string, err error) error {
 	}
 }
 
+// reasonAnnotation is the reason of a service with an annotation that an order may not have.
+const reasonAnnotation = "AnnotationNotAllowed"
+
+// harmless are the domains whose annotations, and those of their subdomains, change nothing about a pod but what the Pod Security Standards
+// judge.
+var harmless = []string{"kserve.io", "knative.dev", "prometheus.io", "kubernetes.io", "mlkeeper.dev"}
+
+// injecting says why an annotation may not be on the pods of a service; nil where all may. Annotations become those of the pods, of which
+// webhooks such as those of service meshes take volumes and images that are not in the payload (sidecar.istio.io/userVolume), and runtimes
+// more (io.katacontainers). Where the namespace enforces a level, the API server judges the pods as they are then.
+func injecting(service *unstructured.Unstructured, pods []pod, labels map[string]string) *plan.Problem {
+	if labels[api.EnforceLevelLabel] != "" {
+		return nil
+	}
+	declared := []pod{{meta: metav1.ObjectMeta{Annotations: service.GetAnnotations()}, field: "metadata"}}
+	for _, one := range append(declared, pods...) {
+		for _, key := range slices.Sorted(maps.Keys(one.meta.Annotations)) {
+			if mayAnnotate(key) {
+				continue
+			}
+			return &plan.Problem{
+				Class: plan.Terminal, Reason: reasonAnnotation, Field: one.field + ".annotations", Value: key,
+				Message: "it may add to the pods what the Pod Security Standards do not judge before, such as volumes of the node",
+				Remedy: fmt.Sprintf("remove it, or have an administrator label the namespace %s=%s, so that the API server judges the pods",
+					api.EnforceLevelLabel, api.LevelBaseline),
+			}
+		}
+	}
+	return nil
+}
+
+// mayAnnotate says that an annotation is a word of the user, or of a domain that is harmless. Whether a sidecar is injected is no harm either.
+func mayAnnotate(key string) bool {
+	domain, _, qualified := strings.Cut(key, "/")
+	if !qualified {
+		return !strings.Contains(key, ".")
+	}
+	return key == "sidecar.istio.io/inject" || slices.ContainsFunc(harmless, func(one string) bool {
+		return domain == one || strings.HasSuffix(domain, "."+one)
+	})
+}
+
 // evaluator is that of Kubernetes' own PodSecurity admission plugin.
 var evaluator = sync.OnceValue(func() policy.Evaluator {
 	out, err := policy.NewEvaluator(policy.DefaultChecks(), nil)

@@ -110,6 +110,40 @@ func TestPodSecurityAllows(t *testing.T) {
 	}
 }
 
+// TestAnnotationsThatInject: webhooks make of annotations what the payload does not have, which the API server judges only where the namespace
+// enforces a level.
+func TestAnnotationsThatInject(t *testing.T) {
+	order := func(where, key string, labels map[string]string) (made, problem, message string) {
+		annotations := fmt.Sprintf(`{"annotations":{"a":"b","prometheus.io/scrape":"true",%q:"x"}}`, key)
+		if place, inside := podPlaces[where]; inside {
+			return ordersOf(t, fmt.Sprintf(place, annotations), labels)
+		}
+		return ordersOf(t, `{"predictor":{}},"metadata":`+annotations, labels)
+	}
+	for _, where := range []string{"metadata", "predictor", "transformer", "explainer", "worker"} {
+		for key, may := range map[string]bool{
+			"team": true, "serving.kserve.io/deploymentMode": true, "autoscaling.knative.dev/target": true, "prometheus.io/port": true,
+			"sidecar.istio.io/inject": true, "cluster-autoscaler.kubernetes.io/safe-to-evict": true,
+			"sidecar.istio.io/userVolume": false, "inject.istio.io/templates": false, "config.linkerd.io/proxy-image": false,
+			"vault.hashicorp.com/agent-inject": false, "k8s.v1.cni.cncf.io/networks": false, "io.katacontainers.config.hypervisor.path": false,
+			"notkserve.io/a": false, "kserve.io.example.com/a": false,
+		} {
+			made, problem, message := order(where, key, nil)
+			if allowed := made == "kserve-test/a" && problem == ""; allowed != may {
+				t.Errorf("%s of %s makes %q, with problem %q", key, where, made, problem)
+			}
+			if !may && (problem != "Terminal AnnotationNotAllowed" || !strings.Contains(message, key) || !strings.Contains(message, "annotations")) {
+				t.Errorf("%s of %s has the problem %q, and tells %q", key, where, problem, message)
+			}
+			for _, level := range []string{"privileged", "baseline", "restricted"} {
+				if made, problem, _ := order(where, key, map[string]string{"pod-security.kubernetes.io/enforce": level}); made != "kserve-test/a" || problem != "" {
+					t.Errorf("%s of %s, where %s is enforced, makes %q, with problem %q", key, where, level, made, problem)
+				}
+			}
+		}
+	}
+}
+
 // TestServiceAccounts: the pods of an order run as the default ServiceAccount, or as one that an administrator has labelled.
 func TestServiceAccounts(t *testing.T) {
 	account := func(label string) *unstructured.Unstructured {
