@@ -79,7 +79,8 @@ const (
 const others = rbac + "ClusterRoleBinding\nmetadata: {name: NS-theirs}\nsubjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: theirs}]\n" + proxy +
 	"---\n" + head + "ConfigMap\nmetadata: {name: theirs, namespace: NS}\n" +
 	"---\n" + head + "ConfigMap\nmetadata: {name: wired, namespace: NS, annotations: {keeper.mlkeeper.dev/wiring: '{\"entries\":[]}'}}\n" +
-	"---\n" + head + "ConfigMap\nmetadata: {name: elsewhere, namespace: NS}\n"
+	"---\n" + head + "ConfigMap\nmetadata: {name: elsewhere, namespace: NS}\n" +
+	"---\n" + head + "Service\nmetadata: {name: theirs, namespace: NS}\nspec: {selector: {a: b}, ports: [{port: 80}]}\n"
 
 func attempts() []attempt {
 	subject := func(namespace string) string {
@@ -113,10 +114,15 @@ func attempts() []attempt {
 		{"ownership", "create what is for no custom resource", create(head + "ConfigMap\nmetadata: {name: x, namespace: NS}\n")},
 		{"ownership", "create what is for a custom resource of another namespace", create(head + "ConfigMap\nmetadata: {name: x, namespace: NS, " + owned("other") + "}\n")},
 		{"ownership", "write what is for a custom resource of another namespace", replace(head + "ConfigMap\nmetadata: {name: theirs, namespace: NS, " + owned("other") + "}\n")},
+		{"ownership", "create an autoscaler that is for no custom resource", create("apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: x, namespace: NS}\n" +
+			"spec: {scaleTargetRef: {name: x}, triggers: [{type: cron, metadata: {}}]}\n")},
+		{"ownership", "write an object of others", replace(head + "ConfigMap\nmetadata: {name: theirs, namespace: NS}\ndata: {a: b}\n")},
+		{"ownership", "write a Service of others", replace(head + "Service\nmetadata: {name: theirs, namespace: NS}\nspec: {selector: {a: c}}\n")},
+		{"ownership", "have an object of others deleted", replace(head + "ConfigMap\nmetadata: {name: theirs, namespace: NS, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}\n")},
 		{"secrets", "have a token written", create(head + "Secret\nmetadata: {name: x, namespace: NS, annotations: {kubernetes.io/service-account.name: default, " +
 			strings.TrimPrefix(owned("NS"), "annotations: {") + "}\ntype: kubernetes.io/service-account-token\n")},
 		{"system-namespaces", "create in kube-system", create(head + "ConfigMap\nmetadata: {name: x, namespace: kube-system, " + owned("kube-system") + "}\n")},
-		{"system-namespaces", "write in kube-system", replace(head + "ConfigMap\nmetadata: {name: extension-apiserver-authentication, namespace: kube-system}\ndata: {x: z}\n")},
+		{"system-namespaces", "write in kube-system", replace(head + "ConfigMap\nmetadata: {name: extension-apiserver-authentication, namespace: kube-system, " + owned("kube-system") + "}\ndata: {x: z}\n")},
 		{"workloads", "create pods in the network of their node", create(pods("hostNetwork: true,"))},
 		{"workloads", "create pods with the processes of their node", create(pods("hostPID: true,"))},
 		{"workloads", "create pods with the files of their node", create(pods("volumes: [{name: v, hostPath: {path: /}}],"))},
@@ -192,6 +198,12 @@ func TestPoliciesRefuseTheOperatorWhatItNeverDoes(t *testing.T) {
 	// Whoever may write a child may write the annotation on it, which must not prevent its repair.
 	t.Run("repair a child", func(t *testing.T) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
+		if err := operator.Patch(t.Context(), ofAnother[0], patch, client.DryRunAll); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("repair a child without its annotation", func(t *testing.T) {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null},"data":{"a":"b"}}`))
 		if err := operator.Patch(t.Context(), ofAnother[0], patch, client.DryRunAll); err != nil {
 			t.Error(err)
 		}

@@ -30,7 +30,7 @@ import (
 	"mlkeeper.dev/test/harness"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m, fixture.CRDs()) }
+func TestMain(m *testing.M) { cluster.Main(m, fixture.CRDs(), cluster.WithCRDs("keda")) }
 
 // patience is how long the tests wait for what takes seconds.
 const patience = 2 * time.Minute

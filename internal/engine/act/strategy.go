@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -32,11 +33,14 @@ func KeepsLimits(err error, desired *unstructured.Unstructured) bool {
 }
 
 // replaceStrategy gives a Deployment the strategy Recreate and takes the limits out, whoever holds them. Both must be in one
-// write: without the other, the API server refuses the one and fills in the other again.
+// write: without the other, the API server refuses the one and fills in the other again. One that is adopted has no mark of its owner yet,
+// without which the admission policies let nothing be written.
 func (a *Actor) replaceStrategy(ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured) error {
 	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": desired.GetUID()},
-		"spec":     map[string]any{"strategy": map[string]any{"type": "Recreate", "rollingUpdate": nil}},
+		"metadata": map[string]any{
+			"uid": desired.GetUID(), "annotations": map[string]any{keeper.OwnerAnnotation: desired.GetAnnotations()[keeper.OwnerAnnotation]},
+		},
+		"spec": map[string]any{"strategy": map[string]any{"type": "Recreate", "rollingUpdate": nil}},
 	})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", plan.KeyOf(desired), err)
