@@ -93,9 +93,9 @@ func TestNothingIsMadeOfWhatAnEarlierOneGenerated(t *testing.T) {
 	}
 }
 
-// TestWhatIsGeneratedIsUsedOnceItIsStored takes a SeldonOperator through its first passes: the passwords are made of the
+// TestInvariant19WhatIsGeneratedIsUsedOnceItIsStored takes a SeldonOperator through its first passes: the passwords are made of the
 // seed that is stored, and of no other.
-func TestWhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
+func TestInvariant19WhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
 	cr := &v1alpha1.SeldonOperator{}
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
 	cr.Spec.Enable.Catalogue, cr.Spec.Enable.PayloadStore = true, true

@@ -164,9 +164,9 @@ func Test_WhatCannotSignIsNoAuthority(t *testing.T) {
 	}
 }
 
-// Test_NothingDependsOnWhatIsNotStored has a Secret of somebody under the name of each that is generated: whatever depends on
+// TestInvariant19NothingDependsOnWhatIsNotStored has a Secret of somebody under the name of each that is generated: whatever depends on
 // it is held, and nothing that is stored is made anew.
-func Test_NothingDependsOnWhatIsNotStored(t *testing.T) {
+func TestInvariant19NothingDependsOnWhatIsNotStored(t *testing.T) {
 	for _, name := range []string{"tas-tls", "tas-internal", "tas-ca"} {
 		for _, runs := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s of a service that runs: %t", name, runs), func(t *testing.T) {

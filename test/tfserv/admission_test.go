@@ -128,7 +128,7 @@ func TestAdmissionAcceptsWhatIsRead(t *testing.T) {
 	longest := strings.Repeat("a", 200)
 	for name, spec := range map[string]string{
 		"a scheme that the image reads": "{image: i, models: [{name: m, basePath: 'hdfs://n/m'}]}",
-		"what each image reads":         "{models: [{name: a, basePath: /m}, {name: b, basePath: 'gs://b/m'}, {name: c, basePath: 's3://b/m'}]}",
+		"what each image reads":         "{models: [{name: a, basePath: /m}, {name: b, basePath: 'gs://b/m'}, {name: c, basePath: 's3://b/m'}, {name: d, basePath: 'file:///m'}]}",
 		"keys of another name":          "{image: i, models: [{name: m, basePath: 's3://b/m'}], s3: {imageReadsS3: true, region: r}, env: [{name: AWS_ACCESS_KEY_ID, valueFrom: {secretKeyRef: {name: s, key: user}}}]}",
 		"an image's own key file":       "{configMap: c, env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: /in/the/image.json}, {name: EMPTY}]}",
 		"marks":                         "{configMap: c, podLabels: {team: a, example.com/b: ''}, podAnnotations: {example.com/c: 'any text'}}",
