@@ -11,7 +11,8 @@ import (
 )
 
 // TestInvariant20WhatOthersMadeStaysAsItIs: an object of somebody under the name of a child, and one in a Namespace that MLKeeper made, outlive the
-// custom resource, and nothing of them is written meanwhile.
+// custom resource, and nothing of them is written meanwhile. Only controllers whose kinds users choose delete Namespaces: TestSmall of test/kubeflow
+// has those of a KfDef.
 func TestInvariant20WhatOthersMadeStaysAsItIs(t *testing.T) {
 	b := open(t, options{})
 	made := b.ns + "-made"
