@@ -170,11 +170,22 @@ func (a *Actor) patchWithRemedy(
 		var cleaned *unstructured.Unstructured
 		var dropped []string
 		if cleaned, dropped, err = a.Cleaner.Clean(ctx, desired); err == nil {
-			out, err = a.patch(ctx, client, cleaned)
+			desired = cleaned
+			out, err = a.patch(ctx, client, desired)
 		}
 		res.Warnings = append(res.Warnings, dropped...)
 	}
+	if err == nil {
+		a.tellPruned(res, desired, out)
+	}
 	return out, err
+}
+
+// tellPruned warns of what the API server has pruned of a custom resource without a word.
+func (a *Actor) tellPruned(res *Result, sent, answer *unstructured.Unstructured) {
+	if generation, _ := a.Catalog.Definition(res.Action.Key.GroupKind); generation > 0 {
+		res.Warnings = append(res.Warnings, sanitize.Pruned(sent, answer)...)
+	}
 }
 
 // patch applies. The body carries the UID, so that it never recreates an object nor touches a replacement (invariant 1).

@@ -7,9 +7,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	fakedynamic "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
+	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/sanitize"
@@ -123,5 +131,36 @@ func TestWithoutASchema(t *testing.T) {
 	uid := c.server.put(path, "mlkeeper", declared(t, nil).Desired).GetUID()
 	if res := c.do(t, applies(withBad(t), uid, decide.ReasonChanged)); !errors.Is(res.Err, broken) || res.Problem != nil || res.Wrote {
 		t.Errorf("%+v", res)
+	}
+}
+
+// TestWhatIsPrunedIsTold: of a custom resource the API server prunes what it takes without an error. Other kinds may answer in another form than
+// they were sent in, such as the stringData of a Secret.
+func TestWhatIsPrunedIsTold(t *testing.T) {
+	disco := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{{
+		GroupVersion: "g.io/v1", APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing", Namespaced: true}},
+	}}}}
+	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"group": "g.io", "scope": "Namespaced", "names": map[string]any{"kind": "Thing", "plural": "things"},
+		"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true}},
+	}, "status": map[string]any{"acceptedNames": map[string]any{"kind": "Thing", "plural": "things"}, "conditions": []any{map[string]any{"type": "Established", "status": "True"}}}}}
+	definition.SetGroupVersionKind(crdGVK)
+	definition.SetName("things.g.io")
+	definition.SetGeneration(2)
+	served := catalog.New(disco, fakedynamic.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "CustomResourceDefinitionList",
+		{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}:             "APIServiceList",
+	}, definition), logr.Discard())
+	if err := served.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	actor := &Actor{Catalog: served}
+	sent := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"port": map[string]any{"target": "http"}}}}
+	answer := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"port": map[string]any{}}}}
+	for kind, want := range map[string]int{"Thing": 1, "Other": 0} {
+		res := Result{Action: decide.Action{Key: plan.Key{GroupKind: schema.GroupKind{Group: "g.io", Kind: kind}}}}
+		if actor.tellPruned(&res, sent, answer); len(res.Warnings) != want {
+			t.Errorf("%s: %q", kind, res.Warnings)
+		}
 	}
 }

@@ -104,7 +104,11 @@ func (a *Actor) post(
 		return nil, err
 	}
 	res.Warnings = append(res.Warnings, warnings...)
-	return client.Create(ctx, cleaned, opts)
+	live, err = client.Create(ctx, cleaned, opts)
+	if err == nil {
+		a.tellPruned(res, cleaned, live)
+	}
+	return live, err
 }
 
 func (a *Actor) adopt(

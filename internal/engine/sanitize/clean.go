@@ -66,7 +66,7 @@ func (c *cleaner) visitMap(content map[string]any, m *schema.Map, path fieldpath
 			content[name] = c.visit(content[name], m.ElementType, inner)
 		default:
 			delete(content, name)
-			c.warn(inner, "dropped, since the API does not declare this field")
+			c.warn(inner, undeclared)
 		}
 	}
 }
