@@ -45,7 +45,7 @@ func (g *gathering) s3(ctx context.Context) error {
 		return nil
 	}
 	const remedy = "take the field out, or set spec.s3.imageReadsS3 with an image that reads S3"
-	if g.dropped(plan.Terminal, "for the models that spec.s3.downloader downloads", remedy) {
+	if g.dropped("for the models that spec.s3.downloader downloads", remedy) {
 		return nil
 	}
 	moved := map[string]string{}

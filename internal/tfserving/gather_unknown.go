@@ -22,11 +22,11 @@ func (g *gathering) parsed(text string) (config modelconfig.Config, unknown stri
 }
 
 // dropped refuses a config with a field that MLKeeper does not know, where it would print the config anew and without that field.
-func (g *gathering) dropped(class plan.Class, why, remedy string) bool {
+func (g *gathering) dropped(why, remedy string) bool {
 	if g.facts.Unknown == "" {
 		return false
 	}
-	g.problem(class, reasonConfigInvalid, "spec.configMap", g.cr.Spec.ConfigMap+"/"+configFile(g.cr),
+	g.problem(plan.Terminal, reasonConfigInvalid, "spec.configMap", g.cr.Spec.ConfigMap+"/"+configFile(g.cr),
 		fmt.Sprintf("MLKeeper would print it anew %s, and would drop a field that it does not know: %s", why, controller.Cut(g.facts.Unknown, maxUnknown)),
 		remedy+"; "+keepsRunning)
 	return true
@@ -35,17 +35,12 @@ func (g *gathering) dropped(class plan.Class, why, remedy string) bool {
 // pinned refuses such a config for the servers of a canary, whose config is printed anew.
 func (g *gathering) pinned() {
 	if c := g.cr.Spec.Canary; c != nil && c.State != v1alpha1.CanaryAborted {
-		g.dropped(plan.Terminal, "for spec.canary", "take the field out, or spec.canary")
+		g.dropped("for spec.canary", "take the field out, or spec.canary")
 	}
 }
 
-// waits refuses such a config while a label is to be held. It is taken as it is when the version is available, which the servers load
-// only where the config that they have does not exclude it.
+// waits refuses such a config while a label is to be held. It is taken as it is when the version is available.
 func (g *gathering) waits(held modelconfig.HeldLabel) bool {
-	class := plan.Waiting
-	if g.live.Excludes(held.Model, held.To) {
-		class = plan.Terminal
-	}
-	return g.dropped(class, fmt.Sprintf("to hold the label %q of model %q until every server has version %d available", held.Label, held.Model, held.To),
+	return g.dropped(fmt.Sprintf("to hold the label %q of model %q until every server has version %d available", held.Label, held.Model, held.To),
 		"have the version served first, and move the label then")
 }

@@ -101,14 +101,14 @@ func TestALabelOfAConfigWithAFieldOfANewerServerWaits(t *testing.T) {
 		}
 	}
 	moved := label("versions: 41 versions: 42", "42")
-	step(moved, "Waiting ConfigInvalid")
+	step(moved, "Terminal ConfigInvalid")
 	answer := func(versions ...string) {
 		t.Helper()
 		said := askedAt(t, c, cr, says(versions...))
 		c.Answers[c.Asked[0].Name] = said
 	}
 	answer("42 LOADING", "41 AVAILABLE")
-	step(moved, "Waiting ConfigInvalid")
+	step(moved, "Terminal ConfigInvalid")
 	answer("42 AVAILABLE", "41 AVAILABLE")
 	step(moved, "")
 	clear(c.Answers)
