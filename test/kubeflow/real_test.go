@@ -2,6 +2,7 @@ package kubeflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -46,7 +47,16 @@ func TestKubeflow12(t *testing.T) {
 	applied(t, c, objects12)
 	t.Logf("575 objects are there %s after the KfDef was applied", time.Since(began).Round(100*time.Millisecond))
 	o.Settle(t, patience)
-	t.Run("References", func(t *testing.T) { references.Resolve(t, c.Client, nil) })
+	// What its controllers make at run time comes some time after them.
+	t.Run("References", func(t *testing.T) {
+		cluster.Eventually(t, patience, func() error {
+			objects, err := references.Read(t.Context(), c.Client)
+			if missing := references.Problems(objects, nil); err == nil && len(missing) > 0 {
+				err = errors.New(strings.Join(missing, "\n"))
+			}
+			return err
+		})
+	})
 	t.Run("Stored", func(t *testing.T) {
 		if n := stored(t, c, kustomized(t), "kubeflow", get(t, c, "kubeflow", "kubeflow").Status.Warnings); n != 575 {
 			t.Errorf("%d objects are compared", n)
