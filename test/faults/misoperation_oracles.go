@@ -114,7 +114,7 @@ func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, 
 		case is == nil || is.GetUID() != was.GetUID():
 			out = append(out, Finding{Oracle: "O10", Text: child + " was replaced or deleted by a spec that cannot be carried out"})
 		case (is.GetGeneration() == was.GetGeneration() || slices.Contains(free, "spec.replicas")) && len(r.differing(child, key, was, is, m, free)) == 0:
-		case rendered && missing(child, wanted, r.content(key, is), m) == "":
+		case rendered && missing(child, wanted, settledFields(snapshot{child: r.content(key, is)})[child], m) == "":
 		default:
 			diffs := r.differing(child, key, was, is, m, free)
 			text := child + " was written by a spec that cannot be carried out"

@@ -38,7 +38,12 @@ func (r *run) state() snapshot {
 			delete(objects, key)
 		}
 	}
-	out := take(objects, r.world.Namespace, func(resource string) bool { return resource == r.kind.Resource })
+	return settledFields(take(objects, r.world.Namespace, func(resource string) bool { return resource == r.kind.Resource }))
+}
+
+// settledFields has one form for the fields of a snapshot that the API server or MLKeeper chooses, and leaves out those that depend on the way to
+// a spec.
+func settledFields(out snapshot) snapshot {
 	for object, fields := range out {
 		generated := strings.HasPrefix(object, "secrets/") && fields["metadata.labels."+escape(keeper.ControllerLabel)] != ""
 		for path, value := range fields {

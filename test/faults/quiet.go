@@ -354,6 +354,9 @@ func (r *run) recovered(ref *reference, c *cause, before state, began time.Time,
 	if c.condition != "" {
 		return nil // The field stays ceded, and Ready was never False for it.
 	}
+	if c.on == onAPI {
+		defer r.suite.recorder.relist(r.ctx, r.plan.Standing.Resource)()
+	}
 	out := r.converged(ref, rest1)
 	now, err := r.childState()
 	if err != nil {

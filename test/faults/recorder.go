@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,7 +68,9 @@ type recorder struct {
 	// tolerated are the resources whose watch may have a gap, since plans change their API; allResources stands for each. Such a watch
 	// goes on from a list.
 	tolerated map[string]bool
-	err       error
+	// versions are those in which the resources are watched.
+	versions map[string]schema.GroupVersionResource
+	err      error
 }
 
 // allResources stands for every resource.
@@ -94,7 +97,9 @@ func record(ctx context.Context, cfg *rest.Config) (*recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learn which resources there are: %w", err)
 	}
-	r := &recorder{client: client, runs: map[string]*history{}, tolerated: map[string]bool{}}
+	r := &recorder{
+		client: client, runs: map[string]*history{}, tolerated: map[string]bool{}, versions: map[string]schema.GroupVersionResource{},
+	}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -108,9 +113,31 @@ func record(ctx context.Context, cfg *rest.Config) (*recorder, error) {
 			if err := r.follow(ctx, gvr); err != nil {
 				return nil, err
 			}
+			r.versions[gvr.GroupResource().String()] = gvr
 		}
 	}
 	return r, nil
+}
+
+// relist lists a resource every second beside its watch, until the returned function is called. What the API server has pruned when it was read, and
+// not where it is stored, is there again with the former definition: under the same resourceVersion, of which no watch tells.
+func (r *recorder) relist(ctx context.Context, resource string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for ctx.Err() == nil {
+			r.resume(ctx, r.versions[resource])
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
 }
 
 // follow watches one resource until the context is done.
@@ -155,7 +182,7 @@ func (r *recorder) resume(ctx context.Context, gvr schema.GroupVersionResource) 
 		live = append(live, string(u.GetUID()))
 		if known := r.known(resource, u); known == nil {
 			r.take(resource, watch.Added, u)
-		} else if known.GetResourceVersion() != u.GetResourceVersion() {
+		} else if !equality.Semantic.DeepEqual(known.Object, u.Object) {
 			r.take(resource, watch.Modified, u)
 		}
 	}
