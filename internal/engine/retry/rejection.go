@@ -23,10 +23,12 @@ type rejection struct {
 	request Request
 	uid     types.UID
 	problem plan.Problem
+	// version is the resourceVersion that the object had.
+	version string
 }
 
 // holdRejections turns writes whose pause is not over into waits. It returns their problems, and when the first of those is due that only
-// another input can mend: an event has come, which may be of that. It forgets what is no longer to be written.
+// another input can mend and whose object somebody has changed, which may be that. It forgets what is no longer to be written.
 func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem, due time.Time) {
 	kept := map[plan.Key]rejection{}
 	for i := range actions {
@@ -41,7 +43,7 @@ func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) R
 		}
 		a.Verb, a.Reason, a.Detail = decide.Wait, r.problem.Reason, a.Key.String()+" to be accepted"
 		problems = append(problems, r.problem)
-		if r.problem.Class != plan.Blocked {
+		if r.problem.Class != plan.Blocked && r.version != a.JudgedVersion {
 			due = earlier(due, r.retry.Due())
 		}
 	}
@@ -62,5 +64,6 @@ func (s *State) recordRejection(r act.Result, request Request, now time.Time) {
 	retry.Failed(policy, r.Problem.Reason, now)
 	s.rejections[r.Action.Key] = rejection{
 		retry: retry, digest: r.Action.Object.Digest, request: request, uid: r.Action.UID, problem: *r.Problem,
+		version: r.Action.JudgedVersion,
 	}
 }

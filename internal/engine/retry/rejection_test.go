@@ -81,17 +81,19 @@ func TestInvalidObjectsAreTriedWhenTheyChange(t *testing.T) {
 	}
 }
 
-// TestAnEventWithinThePauseOfAnInvalidObjectCounts: it may be of what mends it, such as the field of another manager that was removed, and
-// nothing else may come after it.
-func TestAnEventWithinThePauseOfAnInvalidObjectCounts(t *testing.T) {
+// TestAChangeWithinThePauseOfAnInvalidObjectCounts: it may be what mends it, such as the field of another manager that was removed, and nothing
+// else may come after it. The events of other objects do not.
+func TestAChangeWithinThePauseOfAnInvalidObjectCounts(t *testing.T) {
 	r := newRejecting(plan.Problem{Class: plan.Terminal, Reason: act.ReasonInvalid})
 	r.reconcile("a")
-	actions := []decide.Action{{Verb: decide.Create, Key: secret, Object: plan.Stamped{Key: secret, Digest: "a"}}}
-	_, due := r.Hold(actions, func(plan.Key) Request { return r.asked() }, r.now)
-	if actions[0].Writes() || !due.After(r.now) {
-		t.Fatalf("%s now, and then at %s", actions[0].Verb, due)
+	for version, counts := range map[string]bool{"": false, "changed": true} {
+		actions := []decide.Action{{Verb: decide.Create, Key: secret, JudgedVersion: version, Object: plan.Stamped{Key: secret, Digest: "a"}}}
+		_, due := r.Hold(actions, func(plan.Key) Request { return r.asked() }, r.now)
+		if actions[0].Writes() || due.After(r.now) != counts {
+			t.Errorf("version %q: %s now, and then at %s", version, actions[0].Verb, due)
+		}
 	}
-	if r.now = due; !r.reconcile("a") {
+	if r.now = r.now.Add(2 * time.Second); !r.reconcile("a") {
 		t.Error("it is not tried when it is due")
 	}
 }
