@@ -120,8 +120,6 @@ type Action struct {
 	// ResourceVersion guards the deletion of what the plan no longer has, which may have become another's since it was
 	// judged; empty where nothing was seen to judge.
 	ResourceVersion string
-	// JudgedVersion is the resourceVersion of the object that an apply was decided for.
-	JudgedVersion string
 	// Migrate says that the managedFields entry of the POST must be migrated before the apply.
 	Migrate bool
 	// MigratePrevious says that the fields of the previous operator are to become ours, so that those that we do not declare go
@@ -206,7 +204,6 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = Leave, ReasonUnchanged
 	default:
 		a.UID, a.Migrate, a.Adopted = item.Observed.UID, item.Observed.Created, item.Observed.Adopted()
-		a.JudgedVersion = item.Observed.ResourceVersion
 		a.MigratePrevious = (item.Observed.AppliedHash() == "" || item.Observed.Partial()) && !item.Partial
 		a.Verb, a.Reason = verify(item, in.Owners)
 		a.ordered(item)

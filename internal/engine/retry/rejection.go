@@ -23,13 +23,10 @@ type rejection struct {
 	request Request
 	uid     types.UID
 	problem plan.Problem
-	// version is the resourceVersion that the object had.
-	version string
 }
 
-// holdRejections turns writes whose pause is not over into waits. It returns their problems, and when the first of those is due that only
-// another input can mend and whose object somebody has changed, which may be that. It forgets what is no longer to be written.
-func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem, due time.Time) {
+// holdRejections turns writes whose pause is not over into waits, and returns their problems. It forgets what is no longer to be written.
+func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem) {
 	kept := map[plan.Key]rejection{}
 	for i := range actions {
 		a := &actions[i]
@@ -43,12 +40,9 @@ func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) R
 		}
 		a.Verb, a.Reason, a.Detail = decide.Wait, r.problem.Reason, a.Key.String()+" to be accepted"
 		problems = append(problems, r.problem)
-		if r.problem.Class != plan.Blocked && r.version != a.JudgedVersion {
-			due = earlier(due, r.retry.Due())
-		}
 	}
 	s.rejections = kept
-	return problems, due
+	return problems
 }
 
 // recordRejection takes in whether a write was rejected.
@@ -64,6 +58,5 @@ func (s *State) recordRejection(r act.Result, request Request, now time.Time) {
 	retry.Failed(policy, r.Problem.Reason, now)
 	s.rejections[r.Action.Key] = rejection{
 		retry: retry, digest: r.Action.Object.Digest, request: request, uid: r.Action.UID, problem: *r.Problem,
-		version: r.Action.JudgedVersion,
 	}
 }

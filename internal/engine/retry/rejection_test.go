@@ -81,23 +81,6 @@ func TestInvalidObjectsAreTriedWhenTheyChange(t *testing.T) {
 	}
 }
 
-// TestAChangeWithinThePauseOfAnInvalidObjectCounts: it may be what mends it, such as the field of another manager that was removed, and nothing
-// else may come after it. The events of other objects do not.
-func TestAChangeWithinThePauseOfAnInvalidObjectCounts(t *testing.T) {
-	r := newRejecting(plan.Problem{Class: plan.Terminal, Reason: act.ReasonInvalid})
-	r.reconcile("a")
-	for version, counts := range map[string]bool{"": false, "changed": true} {
-		actions := []decide.Action{{Verb: decide.Create, Key: secret, JudgedVersion: version, Object: plan.Stamped{Key: secret, Digest: "a"}}}
-		_, due := r.Hold(actions, func(plan.Key) Request { return r.asked() }, r.now)
-		if actions[0].Writes() || due.After(r.now) != counts {
-			t.Errorf("version %q: %s now, and then at %s", version, actions[0].Verb, due)
-		}
-	}
-	if r.now = r.now.Add(2 * time.Second); !r.reconcile("a") {
-		t.Error("it is not tried when it is due")
-	}
-}
-
 // TestWhatNobodyTriesIsNotPolled: while a problem keeps the plan from being made, no write is decided about.
 func TestWhatNobodyTriesIsNotPolled(t *testing.T) {
 	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonDenied})

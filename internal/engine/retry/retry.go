@@ -30,12 +30,12 @@ type State struct {
 	blocked     backoff.Retry
 }
 
-// Hold turns the writes that are not due into waits. It returns their problems, and when the first of them is due that Due does not tell of; the
-// zero time for none. request returns that for an object; what was rejected or is taken back is tried at once when it changes.
+// Hold turns the writes that are not due into waits. It returns their problems, and when the first repair that waits is due; the zero time for
+// none. request returns that for an object; what was rejected or is taken back is tried at once when it changes.
 func (s *State) Hold(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem, due time.Time) {
-	problems, due = s.holdRejections(actions, request, now)
-	others, then := s.holdRepetitions(actions, request, now)
-	return append(problems, others...), earlier(due, then)
+	problems = s.holdRejections(actions, request, now)
+	others, due := s.holdRepetitions(actions, request, now)
+	return append(problems, others...), due
 }
 
 // Record takes in the result of a write. It returns the problem of an object that may be changed again, and until when that stands.
