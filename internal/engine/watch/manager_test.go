@@ -416,35 +416,38 @@ func TestAWatchFollowsItsKindThroughTheVersions(t *testing.T) {
 	k := cluster.Shared(t)
 	ns := k.Namespace(t)
 	for name, declared := range map[string]string{"drifter": "v2", "nomad": "v1"} {
-		k.Apply(t, versionedDefinition(name, true, true))
-		first := schema.GroupVersionKind{Group: "watch.example.com", Version: "v1", Kind: strings.ToUpper(name[:1]) + name[1:]}
-		key := plan.Key{GroupKind: first.GroupKind(), Namespace: ns, Name: "child"}
-		cluster.Eventually(t, timeout, func() error {
-			return client.IgnoreAlreadyExists(k.Client.Create(t.Context(), child(first, ns, "child", "controller", "1")))
-		})
-		m := startManager(t, testConfig(t), func(m *Manager) { m.WatchChosenChildren(first, "controller", nil) })
-		expect := func(version string) {
-			t.Helper()
+		// One manager is to be gone before the next looks what is left of it.
+		t.Run(name, func(t *testing.T) {
+			k.Apply(t, versionedDefinition(name, true, true))
+			first := schema.GroupVersionKind{Group: "watch.example.com", Version: "v1", Kind: strings.ToUpper(name[:1]) + name[1:]}
+			key := plan.Key{GroupKind: first.GroupKind(), Namespace: ns, Name: "child"}
 			cluster.Eventually(t, timeout, func() error {
-				m.mu.RLock()
-				inf := m.children["controller"][key.GroupKind]
-				ended := inf.running == nil && m.hasSyncedLocked(inf)
-				m.mu.RUnlock()
-				o, found := m.Child("controller", key)
-				if ended {
-					t.Fatalf("%s: the watch has ended, and counts as synced", name)
-				}
-				if !found || o.APIVersion != "watch.example.com/"+version {
-					return fmt.Errorf("%s: the child is %v, not in %s", name, o, version)
-				}
-				return nil
+				return client.IgnoreAlreadyExists(k.Client.Create(t.Context(), child(first, ns, "child", "controller", "1")))
 			})
-		}
-		expect("v1")
-		m.WatchChosenChildren(first.GroupKind().WithVersion(declared), "controller", nil)
-		expect("v1")
-		k.Apply(t, versionedDefinition(name, false, true))
-		expect("v2")
+			m := startManager(t, testConfig(t), func(m *Manager) { m.WatchChosenChildren(first, "controller", nil) })
+			expect := func(version string) {
+				t.Helper()
+				cluster.Eventually(t, timeout, func() error {
+					m.mu.RLock()
+					inf := m.children["controller"][key.GroupKind]
+					ended := inf.running == nil && m.hasSyncedLocked(inf)
+					m.mu.RUnlock()
+					o, found := m.Child("controller", key)
+					if ended {
+						t.Fatalf("%s: the watch has ended, and counts as synced", name)
+					}
+					if !found || o.APIVersion != "watch.example.com/"+version {
+						return fmt.Errorf("%s: the child is %v, not in %s", name, o, version)
+					}
+					return nil
+				})
+			}
+			expect("v1")
+			m.WatchChosenChildren(first.GroupKind().WithVersion(declared), "controller", nil)
+			expect("v1")
+			k.Apply(t, versionedDefinition(name, false, true))
+			expect("v2")
+		})
 	}
 }
 
