@@ -32,6 +32,11 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 	}
 	p.state.pendingStatus = after.Inventory
 	now := s.Clock.Now()
+	var rest time.Duration
+	if p.state.hold, rest = p.state.hold.Next(s.statusChange(p, urgent), now); rest > 0 {
+		return rest, nil
+	}
+	defer s.withdrawReady(p.key)
 	sum, again, err := p.rewrites()
 	if err != nil {
 		return 0, err
@@ -39,11 +44,6 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 	if again && p.state.rewrites.Waits(now) {
 		return p.state.rewrites.Due().Sub(now), nil
 	}
-	var rest time.Duration
-	if p.state.hold, rest = p.state.hold.Next(s.statusChange(p, urgent), now); rest > 0 {
-		return rest, nil
-	}
-	defer s.withdrawReady(p.key)
 	if after.LastUpdateTime != nil {
 		*after.LastUpdateTime = &metav1.Time{Time: now.Truncate(time.Second)}
 	}

@@ -86,7 +86,7 @@ func (r *runner) healthy() error {
 }
 
 // askForInstallation is when the API server is asked again after a failure.
-var askForInstallation = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+var askForInstallation = backoff.Unwatched
 
 // installation is what tells this cluster from others: the UID of the namespace kube-system. It is asked for until there is an answer.
 func (r *runner) installation(ctx context.Context) (string, error) {

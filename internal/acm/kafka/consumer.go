@@ -108,7 +108,7 @@ func (c *consumer) commitFirst(ctx context.Context) {
 }
 
 // recommit is when the first positions are committed again after a failure.
-var recommit = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+var recommit = backoff.Unwatched
 
 // tryFirst commits what is left of the first positions, if anything.
 func (c *consumer) tryFirst(ctx context.Context) error {

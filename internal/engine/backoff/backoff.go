@@ -17,6 +17,9 @@ const Longest = 5 * time.Minute
 // is added to it at random.
 type Policy struct{ First, Longest time.Duration }
 
+// Unwatched is the policy of what no watch reports, where nothing says otherwise.
+var Unwatched = Policy{First: time.Second, Longest: Longest}
+
 // Retry is the state of one thing that is tried again. The zero value has not failed.
 type Retry struct {
 	cause    string

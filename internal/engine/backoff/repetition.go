@@ -11,7 +11,7 @@ type Bound struct {
 }
 
 // TakenBack is the bound of what MLKeeper repairs: what somebody changes or deletes now and then is repaired at once.
-var TakenBack = Bound{Free: 4, Window: 10 * time.Minute, Pauses: Policy{First: time.Second, Longest: Longest}}
+var TakenBack = Bound{Free: 4, Window: 10 * time.Minute, Pauses: Unwatched}
 
 // Repetition is how often something was written again lately. The zero value has not been.
 type Repetition struct {

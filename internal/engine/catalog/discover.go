@@ -53,7 +53,7 @@ func (c *Catalog) process(ctx context.Context, item task) error {
 // The initial discovery is retried sooner than later ones, because everything waits for it.
 var (
 	initialDiscoveryRetry = backoff.Policy{First: 200 * time.Millisecond, Longest: 30 * time.Second}
-	discoveryRetry        = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+	discoveryRetry        = backoff.Unwatched
 )
 
 // discoverInitial discovers all APIs at the start. Groups that do not respond are retried later.

@@ -55,7 +55,7 @@ func (s *State) recordRejection(r act.Result, request Request, now time.Time) {
 		s.rejections = map[plan.Key]rejection{}
 	}
 	retry := s.rejections[r.Action.Key].retry
-	retry.Failed(policy, r.Problem.Reason, now)
+	retry.Failed(backoff.Unwatched, r.Problem.Reason, now)
 	s.rejections[r.Action.Key] = rejection{
 		retry: retry, digest: r.Action.Object.Digest, request: request, uid: r.Action.UID, problem: *r.Problem,
 	}

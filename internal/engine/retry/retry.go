@@ -12,9 +12,6 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// policy is that of everything that no watch reports.
-var policy = backoff.Policy{First: time.Second, Longest: backoff.Longest}
-
 // Request is what has a rejected write tried at once when it changes.
 type Request struct {
 	// User changes whenever the user asks for something else.
@@ -47,7 +44,7 @@ func (s *State) Record(r act.Result, request Request, now time.Time) (problems [
 // SetBlocked takes in whether something other than a write is blocked.
 func (s *State) SetBlocked(blocked bool, request string, now time.Time) {
 	if blocked {
-		s.blocked.Failed(policy, request, now)
+		s.blocked.Failed(backoff.Unwatched, request, now)
 	} else {
 		s.blocked = backoff.Retry{}
 	}

@@ -24,7 +24,7 @@ var (
 		Free: conflictLimit - 1, Window: conflictWindow, Pauses: backoff.Policy{First: 8 * time.Minute, Longest: 6 * time.Hour},
 	}
 	// refusals are those after the API server refused a read or a write, whatever events come meanwhile.
-	refusals = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+	refusals = backoff.Unwatched
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 // started forbids everything until it has read the roles, which took half a minute with 30,000 objects on two cores.
 const gracePeriod = time.Minute
 
-var forbiddenRetry = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+var forbiddenRetry = backoff.Unwatched
 
 // Backoff delays the retries of a watch that is forbidden. The backoff of a reflector ends at one minute. That is too short for
 // a permission that may never be granted, and a longer one would delay the retries after every other error. So forbidden
