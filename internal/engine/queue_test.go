@@ -28,7 +28,7 @@ func TestAHealthChangeOvertakesNewCustomResources(t *testing.T) {
 	work := fairqueue.New("", backoff.NewLimiter[reconcile.Request](transientRetry, clock.RealClock{}), clock.RealClock{})
 	defer work.ShutDown()
 	s := &stacks[*keeper.Inventory, any]{
-		Engine: &Engine{actor: &act.Actor{Tracker: &fieldownership.Tracker{}}},
+		Engine: &Engine{Options: Options{Clock: clock.RealClock{}}, actor: &act.Actor{Tracker: &fieldownership.Tracker{}}},
 		def:    controller.Definition[*keeper.Inventory]{GVK: inventory.GVK}, queue: &queue{work: work},
 		states:      map[client.ObjectKey]*reconcileState{},
 		unconfirmed: map[client.ObjectKey]bool{},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,17 +17,26 @@ import (
 // errStaleCache says that a custom resource is not any more what it was read as. Its own event follows.
 var errStaleCache = errors.New("the custom resource was of the past")
 
-// setUnconfirmed remembers of a custom resource whether it was listed, which an API server that lags behind answers from the past:
-// what is gone may be in the list, and what was changed as it was before. Nor does an event confirm it, since what follows
-// such a list is what happened after it, one by one.
-func (s *stacks[C, F]) setUnconfirmed(key client.ObjectKey, listed bool) {
+// setUnconfirmed remembers of a custom resource whether it may be of the past: a list may be, from an API server that lags behind. What is gone
+// may be in it, and what was changed as it was before. Nor does an event confirm it, since what follows such a list is what happened after
+// it, one by one.
+func (s *stacks[C, F]) setUnconfirmed(key client.ObjectKey, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if listed {
+	if may {
 		s.unconfirmed[key] = true
 	} else {
 		delete(s.unconfirmed, key)
 	}
+}
+
+// promptEvent is how long after its creation a watch tells of a custom resource at most, unless it tells of the past.
+const promptEvent = 30 * time.Second
+
+// ofThePast says that a custom resource of which a watch tells for the first time was created long ago: what follows a list of the past may
+// have ended since.
+func (s *stacks[C, F]) ofThePast(added metav1.Object) bool {
+	return s.Clock.Now().Sub(added.GetCreationTimestamp().Time) > promptEvent
 }
 
 // dropUnconfirmed forgets that a custom resource was listed, if the cache does not have it. One that is listed again meanwhile is in the cache
@@ -39,7 +49,7 @@ func (s *stacks[C, F]) dropUnconfirmed(key client.ObjectKey) {
 	}
 }
 
-// confirm asks live, once, for a custom resource that was listed, before the first write of a child or an Inventory. It fails
+// confirm asks live, once, for a custom resource that may be of the past, before the first write of a child or an Inventory. It fails
 // with errStaleCache where the caches are behind.
 func (s *stacks[C, F]) confirm(ctx context.Context, p *reconciliation[C, F]) error {
 	if !p.unconfirmed {

@@ -55,7 +55,7 @@ type stacks[C client.Object, F any] struct {
 	conflictWaiters map[plan.Key]map[client.ObjectKey]bool
 	// states holds what is remembered of each custom resource between reconciles.
 	states map[client.ObjectKey]*reconcileState
-	// unconfirmed are those that were listed when the watch began, and were not read live since.
+	// unconfirmed are those that were listed when the watch began, or created long before it told of them, and were not read live since.
 	unconfirmed map[client.ObjectKey]bool
 }
 
@@ -114,8 +114,8 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 		one = old
 	}
 	key := client.ObjectKey{Namespace: one.GetNamespace(), Name: one.GetName()}
-	if listed || now == nil {
-		s.setUnconfirmed(key, listed)
+	if listed || now == nil || old == nil && s.ofThePast(now) {
+		s.setUnconfirmed(key, now != nil)
 	}
 	if now != nil {
 		s.mu.Lock()
