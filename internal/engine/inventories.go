@@ -12,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/finalize"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/retry"
 )
 
 // finalizeWorkers is the number of deleted custom resources that are finalized at once.
@@ -96,6 +98,51 @@ func (e *Engine) enqueueFinalizations() {
 	}
 }
 
+// inventoriesState is what the engine remembers of the Inventories of one custom resource.
+type inventoriesState struct {
+	// pending are the entries that are not recorded yet.
+	pending inventory.Pending
+	// left are the UIDs, by name, of the Inventories that the last reconciliation left.
+	left map[string]types.UID
+	// retries holds when those are made again that somebody deletes whenever they were made.
+	retries retry.State
+}
+
+// mayRemakeInventories says that Inventories that somebody deleted may be made again now, and counts that. With each go the objects that it owns, so
+// that whoever deletes one whenever it was made has all of them written anew.
+func (s *stacks[C, F]) mayRemakeInventories(p *reconciliation[C, F], existing []*keeper.Inventory) bool {
+	state := p.state.inventories
+	if state == nil {
+		return true
+	}
+	actions, now := state.again(existing), s.Clock.Now()
+	request := retry.Request{User: userRequest(p.cr)}
+	p.retry(state.retries.Hold(actions, func(plan.Key) retry.Request { return request }, now))
+	if slices.ContainsFunc(actions, func(a decide.Action) bool { return a.Verb == decide.Wait }) {
+		return false
+	}
+	for _, a := range actions {
+		if a.Verb == decide.Create {
+			p.retry(state.retries.Record(act.Result{Action: a, Wrote: true}, request, now))
+			delete(state.left, a.Key.Name)
+		}
+	}
+	return true
+}
+
+// again are the Inventories that the last reconciliation left, as actions: those that are gone are to be created.
+func (i *inventoriesState) again(existing []*keeper.Inventory) []decide.Action {
+	var out []decide.Action
+	for name, uid := range i.left {
+		a := decide.Action{Verb: decide.Leave, Key: inventory.Key(name), KnownUID: uid}
+		if !slices.ContainsFunc(existing, func(inv *keeper.Inventory) bool { return inv.Name == name }) {
+			a.Verb, a.Reason = decide.Create, decide.ReasonMissing
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
 // needsInventories reports whether the custom resource cannot own every child, or not list it. It has Inventories, too, if users define the kinds and
 // the plan waits for more objects, one of which may need an Inventory: a later change of the owner would write every object again.
 func (s *stacks[C, F]) needsInventories(stack plan.Stack, p plan.Plan, recorded []keeper.InventoryEntry) bool {
@@ -120,17 +167,20 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 		return nil
 	}
 	*ofStatus = nil
-	p.state.pendingEntries.Set(entries)
+	state := p.state.inventories
+	state.pending.Set(entries)
 	if !ready {
-		if until, deferred := p.state.pendingEntries.Defer(s.Clock.Now(), p.createdOnly()); deferred {
+		if until, deferred := state.pending.Defer(s.Clock.Now(), p.createdOnly()); deferred {
 			p.requeueAt(until)
 			return nil
 		}
 	}
-	if err := s.inventories.Record(ctx, p.inventories, p.plan.Stages, p.stamped, entries); err != nil {
+	left, err := s.inventories.Record(ctx, p.inventories, p.plan.Stages, p.stamped, entries)
+	if err != nil {
 		return err
 	}
-	p.state.pendingEntries.Set(nil)
+	state.left = left
+	state.pending.Set(nil)
 	return nil
 }
 
@@ -164,7 +214,6 @@ func (s *stacks[C, F]) forgetUnrecorded(state *reconcileState, entries []keeper.
 	for _, e := range entries {
 		recorded[inventory.KeyOf(e)] = true
 	}
-	maps.DeleteFunc(state.schemas, func(key plan.Key, _ int64) bool { return !recorded[key] })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(state.finished, func(key plan.Key, _ types.UID) bool { return !recorded[key] })

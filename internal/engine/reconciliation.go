@@ -39,7 +39,7 @@ type reconciliation[C client.Object, F any] struct {
 	pruned       bool         // Set by decide: what the plan no longer has was judged too.
 	cache        *renderCache // Set by prepare: the plan as it is kept for the next reconcile; nil for controllers without a PlanCache.
 	evictions    int          // Set by prepare.
-	gatherFailed bool         // Set by prepare when gather found a problem, so that there is no plan.
+	gatherFailed bool         // Set by prepare when gather found a problem, so that there is no plan; by resolveOwners when it is not applied.
 
 	inventories  []*keeper.Inventory                // Set by resolveOwners; empty for a stack that owns its children directly.
 	owners       []plan.Owner                       // Set by resolveOwners.
@@ -131,16 +131,23 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 	}
 	existing := s.inventories.Of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.needsInventories(p.stack, p.plan, ofStatus.Entries) {
+		if !s.mayRemakeInventories(p, existing) {
+			p.gatherFailed = true
+			return nil
+		}
 		// Once: the Inventories are written side by side.
 		confirm := sync.OnceValue(func() error { return s.confirm(ctx, p) })
 		var err error
 		if p.inventories, err = s.inventories.Ensure(ctx, p.stack, p.plan, existing, confirm); err != nil {
 			return fmt.Errorf("write the Inventories: %w", err)
 		}
+		if p.state.inventories == nil {
+			p.state.inventories = &inventoriesState{}
+		}
 	}
 	p.owners, p.entries = s.ownersOf(p.cr, p.inventories), inventory.Merge(ofStatus.Entries, p.inventories)
 	if len(p.inventories) > 0 {
-		for _, e := range p.state.pendingEntries.Entries() {
+		for _, e := range p.state.inventories.pending.Entries() {
 			p.entries[inventory.KeyOf(e)] = e
 		}
 	}
@@ -444,8 +451,8 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		case r.Observed != nil:
 			e := inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
+			e.DefinitionGeneration = s.writtenFor(p, r.Action.Key, e)
 			p.entries[r.Action.Key] = e
-			s.wroteWithSchema(p, r.Action.Key, e)
 		case r.Action.Object.Desired != nil:
 			// Deleted, to be made again when a watch reports that it is gone.
 		case !r.Wrote:

@@ -266,12 +266,11 @@ func TestWhatTheInventoryDoesNotHaveIsForgotten(t *testing.T) {
 		return plan.Key{GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"}, Namespace: "a", Name: name}
 	}
 	state := newState("uid")
-	state.schemas = map[plan.Key]int64{job("1"): 1, job("2"): 1}
 	state.finished = map[plan.Key]types.UID{job("1"): "1", job("2"): "2"}
 	s.forgetUnrecorded(state, []keeper.InventoryEntry{{
 		ObjectReference: keeper.ObjectReference{Group: "batch", Version: "v1", Kind: "Job", Namespace: "a", Name: "2"}, UID: "2",
 	}})
-	if len(state.schemas) != 1 || len(state.finished) != 1 || state.finished[job("2")] != "2" {
-		t.Errorf("remembered are %v and %v", state.schemas, state.finished)
+	if len(state.finished) != 1 || state.finished[job("2")] != "2" {
+		t.Errorf("remembered are %v", state.finished)
 	}
 }

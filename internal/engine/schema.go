@@ -41,19 +41,18 @@ func (s *stacks[C, F]) heldRequest(p *reconciliation[C, F], key plan.Key) retry.
 	return request
 }
 
-// wroteWithSchema takes in that an object was written. Where something was left out while API servers may still have had the old schema,
-// the object counts as written with it.
-func (s *stacks[C, F]) wroteWithSchema(p *reconciliation[C, F], key plan.Key, entry keeper.InventoryEntry) {
+// writtenFor returns the generation of the definition for which something was left out of an object that was written now; 0 if nothing was.
+// While API servers may still have had the old schema, that is the old one.
+func (s *stacks[C, F]) writtenFor(p *reconciliation[C, F], key plan.Key, entry keeper.InventoryEntry) int64 {
 	if len(entry.LeftOut) == 0 {
-		delete(p.state.schemas, key)
-		return
+		return 0
 	}
 	generation, since := s.catalog.Definition(key.GroupKind)
 	counts, due := effective(generation, since, s.Clock.Now(), schemaDelay)
 	if !due.IsZero() {
 		p.requeueAt(due)
 	}
-	p.state.schemas[key] = counts
+	return counts
 }
 
 // outdated says that something was left out of an object for a schema that is another one now, so that the object is to be applied again.
@@ -62,13 +61,7 @@ func (s *stacks[C, F]) outdated(p *reconciliation[C, F], key plan.Key, entry kee
 		return false
 	}
 	generation, since := s.catalog.Definition(key.GroupKind)
-	written, known := p.state.schemas[key]
-	if !known {
-		// Another process wrote it.
-		written = generation
-		p.state.schemas[key] = written
-	}
-	if written == generation {
+	if entry.DefinitionGeneration == generation {
 		return false
 	}
 	if _, due := effective(generation, since, s.Clock.Now(), schemaDelay); !due.IsZero() {

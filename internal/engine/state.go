@@ -10,7 +10,6 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/controller"
-	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/retry"
 	"mlkeeper.dev/internal/engine/status"
@@ -26,8 +25,6 @@ type reconcileState struct {
 	gates map[string]time.Time
 	// retries holds when rejected writes, writes that somebody takes back, and what else no watch reports are tried again.
 	retries retry.State
-	// schemas holds, for each object of which something was left out, the generation of the definition that it was written with.
-	schemas map[plan.Key]int64
 	// statusVersion is the resourceVersion that the last status write returned, by which its event is known. The lock of stacks guards it.
 	statusVersion string
 	// written is the sum of the last status that was written, and rewrites bounds how often it is written again over what somebody else has
@@ -57,8 +54,8 @@ type reconcileState struct {
 	finished map[plan.Key]types.UID
 	// pendingStatus is the inventory of a reconciliation whose status is not written yet; nil when it is.
 	pendingStatus *keeper.ResourceInventory
-	// pendingEntries are the entries that are not recorded in the Inventories yet.
-	pendingEntries inventory.Pending
+	// inventories is what is remembered of the Inventories; nil for a custom resource that has none.
+	inventories *inventoriesState
 	// settled is the generation and the inputs that the custom resource was Ready with last.
 	settled settled
 	// renderCache is the last plan of a controller that says when a plan stays the same; nil for others, and where it was evicted.
@@ -68,7 +65,7 @@ type reconcileState struct {
 }
 
 func newState(uid types.UID) *reconcileState {
-	return &reconcileState{uid: uid, schemas: map[plan.Key]int64{}}
+	return &reconcileState{uid: uid}
 }
 
 func (s *stacks[C, F]) stateOf(key client.ObjectKey) *reconcileState {

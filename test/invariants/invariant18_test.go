@@ -124,3 +124,33 @@ func TestInvariant18WhatSomebodyTakesBackIsWrittenLessAndLessOften(t *testing.T)
 		})
 	}
 }
+
+// TestInvariant18AnInventoryThatSomebodyDeletesIsMadeAgainLessAndLessOften: with the Inventory go the objects that it owns, each time.
+func TestInvariant18AnInventoryThatSomebodyDeletesIsMadeAgainLessAndLessOften(t *testing.T) {
+	b := open(t, options{})
+	other := b.namespace()
+	b.apply("b", one(configMap(other, "far", "v")))
+	b.ready("b")
+	const free = 6
+	var made []time.Time
+	for len(made) < free+2 {
+		made = append(made, time.Now())
+		was := b.inventories("b")[0]
+		b.delete(inventoryGVK, "", was.Name)
+		cluster.Eventually(t, patience, func() error {
+			if now := b.inventories("b"); len(now) != 1 || now[0].UID == was.UID || len(now[0].Status.Entries) == 0 {
+				return fmt.Errorf("the Inventories are %+v", now)
+			}
+			return nil
+		})
+	}
+	for i, least := free, 700*time.Millisecond; i < free+2; i, least = i+1, 2*least {
+		if pause := made[i].Sub(made[i-1]); pause < least {
+			t.Errorf("after %d times it is made again after %s, and not %s", i, pause, least)
+		}
+	}
+	b.condition("b", "Ready", "False", "RecreationBackOff")
+	b.delete(inventoryGVK, "", b.inventories("b")[0].Name)
+	b.apply("b", one(configMap(other, "far", "w")))
+	b.ready("b")
+}

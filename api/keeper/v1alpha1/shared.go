@@ -126,6 +126,11 @@ type InventoryEntry struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=512
 	LeftOut []string `json:"leftOut,omitempty"`
+	// definitionGeneration is the generation of the CustomResourceDefinition for which something was left out. The object is applied again
+	// when the definition changes. It is 0 for a kind without a definition.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DefinitionGeneration int64 `json:"definitionGeneration,omitempty"`
 	// policy is Retain for an object that is never deleted, and Orphan for one that is not deleted with its custom resource;
 	// empty for one that is deleted with it.
 	// +optional

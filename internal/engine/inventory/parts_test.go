@@ -64,7 +64,7 @@ func TestAnInventoryIsNeverTooLarge(t *testing.T) {
 			for _, o := range objects {
 				entries = append(entries, recorded(o, maxLeftOut))
 			}
-			if err := f.Record(t.Context(), f.Of("uid-x"), p.Stages, stampedOf(p), entries); err != nil {
+			if _, err := f.Record(t.Context(), f.Of("uid-x"), p.Stages, stampedOf(p), entries); err != nil {
 				t.Fatal(err)
 			}
 			f.observe()
@@ -100,7 +100,7 @@ func TestAnInventoryIsNeverTooLarge(t *testing.T) {
 				again = append(again, e)
 			}
 			slices.SortFunc(again, func(a, b keeper.InventoryEntry) int { return strings.Compare(KeyOf(a).String(), KeyOf(b).String()) })
-			if err := f.Record(t.Context(), invs, p.Stages, stampedOf(p), again); err != nil {
+			if _, err := f.Record(t.Context(), invs, p.Stages, stampedOf(p), again); err != nil {
 				t.Fatal(err)
 			}
 			if n := f.writes() - before; n > 0 {
@@ -150,7 +150,7 @@ func TestAnEmptyPartIsDeleted(t *testing.T) {
 	yes, owned := true, &observe.Object{Key: left.Key()}
 	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "Inventory", Name: second.Name, UID: second.UID, Controller: &yes}}
 	f.children[left.Key()] = owned
-	if err := f.Record(t.Context(), f.Of("uid-x"), stages(nil).Stages, stampedOf(stages(nil)), nil); err != nil {
+	if _, err := f.Record(t.Context(), f.Of("uid-x"), stages(nil).Stages, stampedOf(stages(nil)), nil); err != nil {
 		t.Fatal(err)
 	}
 	f.observe()

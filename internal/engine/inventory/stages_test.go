@@ -102,7 +102,7 @@ func TestAnInsertedStageRewritesNothing(t *testing.T) {
 		for _, stage := range p.Stages {
 			entries = append(entries, listed(stage.Objects[0]))
 		}
-		if err := f.Record(t.Context(), invs, p.Stages, stampedOf(p), entries); err != nil {
+		if _, err := f.Record(t.Context(), invs, p.Stages, stampedOf(p), entries); err != nil {
 			t.Fatal(err)
 		}
 		f.observe()

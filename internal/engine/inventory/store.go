@@ -22,6 +22,9 @@ import (
 // GVK is the kind of the Inventories.
 var GVK = keeper.GroupVersion.WithKind("Inventory")
 
+// Key returns the identity of an Inventory of a name.
+func Key(name string) plan.Key { return plan.Key{GroupKind: GVK.GroupKind(), Name: name} }
+
 // Cache has the cached Inventories and children. Its reads include our own writes.
 type Cache interface {
 	Resource(gk schema.GroupKind, namespace, name string) (metav1.Object, bool)

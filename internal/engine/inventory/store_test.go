@@ -278,7 +278,7 @@ func TestRecord(t *testing.T) {
 	record := func(entries ...keeper.InventoryEntry) {
 		t.Helper()
 		f.observe()
-		if err := f.Record(t.Context(), f.Of("uid-x"), stages([]plan.Object{a}).Stages, [][]plan.Stamped{{{Key: a.Key()}}}, entries); err != nil {
+		if _, err := f.Record(t.Context(), f.Of("uid-x"), stages([]plan.Object{a}).Stages, [][]plan.Stamped{{{Key: a.Key()}}}, entries); err != nil {
 			t.Fatal(err)
 		}
 		f.observe()
@@ -314,7 +314,7 @@ func TestAFailedStatusIsNotRemembered(t *testing.T) {
 		return action.GetSubresource() == "status", nil, errors.New("no answer")
 	})
 	entries := []keeper.InventoryEntry{{ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "ClusterRole", Name: "a"}, UID: "uid-a"}}
-	if err := f.Record(t.Context(), invs, stages([]plan.Object{a}).Stages, [][]plan.Stamped{{{Key: a.Key()}}}, entries); err == nil {
+	if _, err := f.Record(t.Context(), invs, stages([]plan.Object{a}).Stages, [][]plan.Stamped{{{Key: a.Key()}}}, entries); err == nil {
 		t.Error("the write succeeds")
 	}
 	if got, _ := f.Get(invs[0].Name); len(got.Spec.Entries) != 1 || len(got.Status.Entries) > 0 {

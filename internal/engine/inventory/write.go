@@ -11,7 +11,6 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/observe"
-	"mlkeeper.dev/internal/engine/plan"
 )
 
 // create posts an Inventory. The name contains the UID of the owner, so that one that exists already was created before a crash and
@@ -35,7 +34,7 @@ func (s *Store) create(ctx context.Context, inv *keeper.Inventory) (*keeper.Inve
 	if err != nil {
 		return nil, err
 	}
-	s.Count(plan.Key{GroupKind: GVK.GroupKind(), Name: inv.Name}, "Create", GVK.Kind)
+	s.Count(Key(inv.Name), "Create", GVK.Kind)
 	return s.remember(out)
 }
 
@@ -53,7 +52,7 @@ func (s *Store) update(ctx context.Context, inv *keeper.Inventory, sub ...string
 	if err != nil {
 		return nil, err
 	}
-	s.Count(plan.Key{GroupKind: GVK.GroupKind(), Name: inv.Name}, "Apply", GVK.Kind)
+	s.Count(Key(inv.Name), "Apply", GVK.Kind)
 	return s.remember(out)
 }
 
@@ -80,7 +79,7 @@ func (s *Store) Delete(ctx context.Context, inv *keeper.Inventory) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete Inventory %s: %w", inv.Name, err)
 	}
-	s.Count(plan.Key{GroupKind: GVK.GroupKind(), Name: inv.Name}, "Delete", GVK.Kind)
+	s.Count(Key(inv.Name), "Delete", GVK.Kind)
 	return nil
 }
 
