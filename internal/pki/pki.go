@@ -62,6 +62,9 @@ func (p *Pair) RenewAt() time.Time {
 	return p.Cert.NotAfter.Add(-life / 3)
 }
 
+// MadeAt is when a pair of this package was made; of another it is no time to rely on.
+func (p *Pair) MadeAt() time.Time { return p.Cert.NotBefore.Add(backdate) }
+
 // Fresh says that the pair is valid and not due for renewal.
 func (p *Pair) Fresh(now time.Time) bool {
 	return !now.Before(p.Cert.NotBefore) && now.Before(p.RenewAt())

@@ -109,6 +109,7 @@ func Test_AdoptionLeavesTheTemplateUntilSomethingChanges(t *testing.T) {
 func withoutMarks(u *unstructured.Unstructured) *unstructured.Unstructured {
 	out := u.DeepCopy()
 	out.SetUID("")
+	out.SetCreationTimestamp(metav1.Time{})
 	marks := out.GetAnnotations()
 	delete(marks, keeper.OwnerAnnotation)
 	out.SetAnnotations(marks)

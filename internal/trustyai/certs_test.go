@@ -260,29 +260,41 @@ func Test_ABundleIsBounded(t *testing.T) {
 	}
 }
 
-// Test_APodIsNotRestartedForWhatIsDeletedAgain: a certificate that was deleted is made again, and counts once it has stood for a while.
-func Test_APodIsNotRestartedForWhatIsDeletedAgain(t *testing.T) {
-	c, cr := newCluster(), custom(t, upstreamSpec)
-	before, p := stored(t, c, cr)
-	c.Own(mustFind(t, p, "NetworkPolicy", "tas-secured"), ownerID(cr))
+// Test_APodIsNotRestartedForWhatIsLostAgain: a certificate that was deleted, or made empty, is made again, and counts once it has stood for a while.
+func Test_APodIsNotRestartedForWhatIsLostAgain(t *testing.T) {
 	key := plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "tas-tls"}
-	for _, o := range c.Children {
-		o.SetCreationTimestamp(metav1.NewTime(testNow))
-	}
-	c.Time = testNow.Add(time.Hour)
-	c.Remove(key)
-	_, p = gatherAndRender(t, c, cr)
-	made := mustFind(t, p, "Secret", "tas-tls").DeepCopy()
-	made.SetCreationTimestamp(metav1.NewTime(c.Time))
-	c.Own(made, ownerID(cr))
-	facts, p := gatherAndRender(t, c, cr)
-	if facts.Certs.AwaitsLeaf != "tas-tls" || deploymentIn(t, p).Hold == "" || !p.WakeAt.Equal(c.Time.Add(standsFor)) {
-		t.Errorf("the pods are restarted at once: %+v, again at %s", facts.Certs, p.WakeAt)
-	}
-	c.Time = c.Time.Add(standsFor)
-	facts, p = gatherAndRender(t, c, cr)
-	if facts.Certs.Digest == "" || facts.Certs.Digest == before.Certs.Digest || deploymentIn(t, p).Hold != "" {
-		t.Errorf("the pods are not restarted: %+v", facts.Certs)
+	for name, c := range map[string]struct {
+		lose func(*cluster)
+		// made is when the Secret that holds the next certificate was made.
+		made time.Time
+	}{
+		"deleted": {func(c *cluster) { c.Remove(key) }, testNow.Add(time.Hour)},
+		"emptied": {func(c *cluster) { c.Objects[key].Object["data"] = map[string]any{"tls.crt": "", "tls.key": ""} }, testNow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lost, made := c.lose, c.made
+			c, cr := newCluster(), custom(t, upstreamSpec)
+			before, p := stored(t, c, cr)
+			c.Own(mustFind(t, p, "NetworkPolicy", "tas-secured"), ownerID(cr))
+			for _, o := range c.Children {
+				o.SetCreationTimestamp(metav1.NewTime(testNow))
+			}
+			c.Time = testNow.Add(time.Hour)
+			lost(c)
+			_, p = gatherAndRender(t, c, cr)
+			again := mustFind(t, p, "Secret", "tas-tls").DeepCopy()
+			again.SetCreationTimestamp(metav1.NewTime(made))
+			c.Own(again, ownerID(cr))
+			facts, p := gatherAndRender(t, c, cr)
+			if facts.Certs.AwaitsLeaf != "tas-tls" || deploymentIn(t, p).Hold == "" || !p.WakeAt.Equal(c.Time.Add(standsFor)) {
+				t.Errorf("the pods are restarted at once: %+v, again at %s", facts.Certs, p.WakeAt)
+			}
+			c.Time = c.Time.Add(standsFor)
+			facts, p = gatherAndRender(t, c, cr)
+			if facts.Certs.Digest == "" || facts.Certs.Digest == before.Certs.Digest || deploymentIn(t, p).Hold != "" {
+				t.Errorf("the pods are not restarted: %+v", facts.Certs)
+			}
+		})
 	}
 }
 

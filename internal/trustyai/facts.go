@@ -223,8 +223,8 @@ type Certs struct {
 type OwnSecret struct {
 	Name          string
 	Cert, Key, CA []byte
-	// First says that the Secret is not there yet: one that was made meanwhile is left as it is.
-	First bool
+	// First says that the Secret is not there yet: one that was made meanwhile is left as it is. Made says that it holds another certificate.
+	First, Made bool
 }
 
 // Inference is what is known of ModelMesh and of the InferenceServices of the namespace.

@@ -247,7 +247,8 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 	}
 	out := Certs{Source: CertsOwn}
 	add := func(name string, cert, key, ca []byte) {
-		out.Own = append(out.Own, OwnSecret{Name: name, Cert: cert, Key: key, CA: ca, First: secrets[name] == nil})
+		made := !bytes.Equal(cert, stored[name][corev1.TLSCertKey])
+		out.Own = append(out.Own, OwnSecret{Name: name, Cert: cert, Key: key, CA: ca, First: secrets[name] == nil, Made: made})
 	}
 	renew := func(p *pki.Pair) { out.RenewAt = earliest(out.RenewAt, p.RenewAt()) }
 	now := read.Now()
@@ -293,7 +294,7 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 		case have != nil:
 			add(leaf.secret, have[corev1.TLSCertKey], have[corev1.TLSPrivateKeyKey], have[corev1.ServiceAccountRootCAKey])
 		}
-		at := stands(read, cr, secrets[leaf.secret])
+		at := stands(read, cr, secrets[leaf.secret], stored[leaf.secret])
 		if now.Before(at) {
 			out.StandsAt = earliest(out.StandsAt, at)
 		}
@@ -310,25 +311,31 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 	return out, nil
 }
 
-// standsFor is how long a Secret that was made again has to stand before pods are restarted for it: where somebody deletes it whenever it was
-// made, each new certificate would restart them, to wait for a Secret that is gone.
+// standsFor is how long a certificate that was made again has to stand before pods are restarted for it: where somebody deletes or empties its
+// Secret whenever that was written, each new certificate would restart them, to wait for one that is gone.
 const standsFor = 10 * time.Second
 
-// stands is when a Secret that was made again counts; zero for the first of its name. Of a new service that is made before the Deployment is. Where
-// a service became Secured later, it is made with the NetworkPolicy.
-func stands(read controller.Reader, cr *v1.TrustyAIService, secret *unstructured.Unstructured) time.Time {
+// clockSkew is how far the clock of the API server may be behind. The first certificate of a Secret is made a moment before that is.
+const clockSkew = 2 * time.Second
+
+// stands is when a certificate that was made again counts, with its Secret or in it; zero for the first one. Of a new service that is made before
+// the Deployment is. Where a service became Secured later, it is made with the NetworkPolicy.
+func stands(read controller.Reader, cr *v1.TrustyAIService, secret *unstructured.Unstructured, data map[string][]byte) time.Time {
 	policy, deployment := read.Child(gvkPolicy, cr.Namespace, namesOf(cr).policy), read.Child(gvkDeployment, cr.Namespace, ServiceName(cr))
 	if secret == nil || policy == nil || deployment == nil {
 		return time.Time{}
 	}
-	made, first := secret.GetCreationTimestamp(), deployment.CreationTimestamp.Time
+	stored, first := secret.GetCreationTimestamp().Time, deployment.CreationTimestamp.Time
 	if first.Before(policy.CreationTimestamp.Time) {
 		first = policy.CreationTimestamp.Add(standsFor)
 	}
-	if !made.After(first) {
+	if p, err := pki.Decode(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err == nil && p.MadeAt().After(stored.Add(clockSkew)) {
+		return p.MadeAt().Add(standsFor)
+	}
+	if !stored.After(first) {
 		return time.Time{}
 	}
-	return made.Add(standsFor)
+	return stored.Add(standsFor)
 }
 
 // usable says that pods can serve with what a Secret holds, even if it is due for renewal.

@@ -153,6 +153,6 @@ func (r *scene) ownSecret(own OwnSecret) plan.Object {
 		Type:       corev1.SecretTypeTLS,
 		Data:       map[string][]byte{corev1.TLSCertKey: own.Cert, corev1.TLSPrivateKeyKey: own.Key, corev1.ServiceAccountRootCAKey: own.CA},
 	})
-	o.IfNotPresent = own.First
+	o.IfNotPresent, o.Generated = own.First, own.Made
 	return o
 }

@@ -40,6 +40,8 @@ type cause struct {
 	late *regexp.Regexp
 	// but matches the resources whose children it cannot stand on.
 	but *regexp.Regexp
+	// only matches those whose children it can stand on; nil for all.
+	only *regexp.Regexp
 	// begin has the cause stand; what it returns ends it.
 	begin func(*run, *unstructured.Unstructured) (end func() error, err error)
 	// says matches what a condition of the custom resource says of the cause.
@@ -84,6 +86,7 @@ var causes = []cause{
 	{name: Reverted, but: none, begin: (*run).revert, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", labelled: true, fight: 4},
 	{name: Removed, but: none, begin: (*run).keepRemoving, says: regexp.MustCompile(`is changed back by somebody`), labelled: true, fight: 6, endless: true},
 	{name: Unmarked, but: none, begin: (*run).keepUnmarking, says: regexp.MustCompile(`is changed back by somebody`), fight: 6, endless: true},
+	{name: Emptied, only: inputs, but: none, begin: (*run).keepEmptying, says: regexp.MustCompile(`is changed back by somebody`), fight: 6, endless: true},
 	{name: Deleted, but: claims, begin: (*run).keepDeleting, says: regexp.MustCompile(`is deleted by somebody`), fight: 5, endless: true},
 	{name: APIRemoved, on: onAPI, early: true, but: none, begin: (*run).removeAPI, says: regexp.MustCompile(`is not served`)},
 	{name: FieldRemoved, on: onAPI, but: none, begin: (*run).removeField, says: regexp.MustCompile(`does not declare this field`)},
@@ -117,7 +120,7 @@ func causeOf(name Cause) *cause {
 
 // concerns says that the cause can stand on a child.
 func (c *cause) concerns(resource string, u *unstructured.Unstructured) bool {
-	return !c.but.MatchString(resource) && (!c.labelled || overwritableLabel(u) != "")
+	return !c.but.MatchString(resource) && (c.only == nil || c.only.MatchString(resource)) && (!c.labelled || overwritableLabel(u) != "")
 }
 
 // nothing ends a cause that is over already.

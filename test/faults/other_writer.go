@@ -80,6 +80,23 @@ func (r *run) keepRemoving(u *unstructured.Unstructured) (func() error, error) {
 	return r.takeOut(label), nil
 }
 
+// keepEmptying has another client make all data empty whenever there are some. Their keys stay, which a Secret of the type kubernetes.io/tls must
+// have.
+func (r *run) keepEmptying(u *unstructured.Unstructured) (func() error, error) {
+	if immutable, _, _ := unstructured.NestedBool(u.Object, "immutable"); immutable {
+		return nil, errNoDrift
+	}
+	return r.keepPatching(func(live *unstructured.Unstructured) (ops []jsonOp) {
+		data, _, _ := unstructured.NestedStringMap(live.Object, "data")
+		for key, value := range data {
+			if value != "" {
+				ops = append(ops, jsonOp{"replace", "/data/" + pointer(key), ""})
+			}
+		}
+		return ops
+	}), nil
+}
+
 // keepUnmarking has another client take out a label by which MLKeeper finds the child. Its watches report the child as deleted then.
 func (r *run) keepUnmarking(*unstructured.Unstructured) (func() error, error) {
 	r.allowed[r.plan.Standing.Resource+"/"+r.plan.Standing.Name] = tally{endlessly, endlessly}
@@ -88,11 +105,22 @@ func (r *run) keepUnmarking(*unstructured.Unstructured) (func() error, error) {
 
 // takeOut has another client take out a label whenever it is there, until the returned function is called.
 func (r *run) takeOut(label string) (end func() error) {
-	stop := r.each(func(live *unstructured.Unstructured) error {
+	return r.keepPatching(func(live *unstructured.Unstructured) []jsonOp {
 		if _, there := live.GetLabels()[label]; !there {
 			return nil
 		}
-		raw, err := json.Marshal([]jsonOp{{Op: "remove", Path: "/metadata/labels/" + pointer(label)}})
+		return []jsonOp{{Op: "remove", Path: "/metadata/labels/" + pointer(label)}}
+	})
+}
+
+// keepPatching has another client patch the child after each of its changes, if there is anything to patch, until the returned function is called.
+func (r *run) keepPatching(patch func(live *unstructured.Unstructured) []jsonOp) (end func() error) {
+	stop := r.each(func(live *unstructured.Unstructured) error {
+		ops := patch(live)
+		if len(ops) == 0 {
+			return nil
+		}
+		raw, err := json.Marshal(ops)
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,11 @@ func (v repetition) unproven() time.Time {
 	return v.Last().Add(repetitionProof)
 }
 
+// same says that what is declared and asked for is the same as when the object was written last.
+func (v repetition) same(o plan.Stamped, request Request) bool {
+	return v.request == request && (o.Generated || v.digest == o.Digest)
+}
+
 // holdRepetitions turns writes whose pause is not over into waits. It returns their problems, and those of objects that are as declared and
 // may be changed again, with the time of the first change. Something else that is declared or asked for is written at once.
 func (s *State) holdRepetitions(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem, due time.Time) {
@@ -58,7 +63,7 @@ func (s *State) holdRepetitions(actions []decide.Action, request func(plan.Key) 
 		v, again := s.repetitions[a.Key]
 		switch {
 		case !again:
-		case v.digest != a.Object.Digest || v.request != request(a.Key):
+		case !v.same(a.Object, request(a.Key)):
 			delete(s.repetitions, a.Key)
 		case a.Writes() && v.Waits(now):
 			a.Verb, a.Reason, a.Detail = decide.Wait, v.problem.Reason, a.Key.String()+" to be left alone"
@@ -80,7 +85,7 @@ func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (
 		s.repetitions = map[plan.Key]repetition{}
 	}
 	v := s.repetitions[r.Action.Key]
-	if v.digest != r.Action.Object.Digest || v.request != request {
+	if !v.same(r.Action.Object, request) {
 		v = repetition{}
 	}
 	v.digest, v.request, v.problem = r.Action.Object.Digest, request, takenBack(r.Action)
@@ -93,9 +98,17 @@ func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (
 }
 
 // repeated says that a write follows from nothing but what somebody else did: it is not the first one, and not that of another revision, for
-// which a hook runs anew.
+// which a hook runs anew. What is generated changes when somebody has made what was stored useless.
 func repeated(a decide.Action) bool {
-	return a.Reason == decide.ReasonDrift || a.Reason == decide.ReasonPruned || a.Reason == decide.ReasonMissing && a.KnownUID != ""
+	switch a.Reason {
+	case decide.ReasonDrift, decide.ReasonPruned:
+		return true
+	case decide.ReasonChanged:
+		return a.Object.Generated
+	case decide.ReasonMissing:
+		return a.KnownUID != ""
+	}
+	return false
 }
 
 // takenBack is the problem of an object that somebody changes or deletes whenever it was written.

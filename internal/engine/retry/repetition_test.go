@@ -106,6 +106,12 @@ func TestARecreatedObjectIsReportedUntilItIsKept(t *testing.T) {
 	}
 }
 
+// generated is an action for an object whose content is another one in each pass.
+func generated(a decide.Action) decide.Action {
+	a.Object.Generated = true
+	return a
+}
+
 // TestInvariant18WhatIsTakenBackIsWrittenLessAndLessOften: whatever another client does, an object that is declared as before is not written
 // without pauses. Ceding ends most of it, but not for a field that is removed, for MLKeeper's own marks, or for clients of many names.
 func TestInvariant18WhatIsTakenBackIsWrittenLessAndLessOften(t *testing.T) {
@@ -119,6 +125,8 @@ func TestInvariant18WhatIsTakenBackIsWrittenLessAndLessOften(t *testing.T) {
 		"deleted":                    {decide.Action{Verb: decide.Create, Reason: decide.ReasonMissing, KnownUID: "u"}, decide.Create, ReasonRecreationBackOff},
 		"without its labels":         {decide.Action{Verb: decide.Create, Reason: decide.ReasonMissing, KnownUID: "u"}, decide.Apply, ReasonRepairBackOff},
 		"made again once it is gone": {decide.Action{Verb: decide.Delete, Reason: decide.ReasonPruned}, decide.Delete, ReasonRepairBackOff},
+		"generated and deleted":      {generated(decide.Action{Verb: decide.Create, Reason: decide.ReasonMissing, KnownUID: "u"}), decide.Create, ReasonRecreationBackOff},
+		"generated and emptied":      {generated(decide.Action{Verb: decide.Apply, Reason: decide.ReasonChanged}), decide.Apply, ReasonRepairBackOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin, s, writes := time.Unix(1e9, 0), State{}, 0
@@ -143,7 +151,11 @@ func TestInvariant18WhatIsTakenBackIsWrittenLessAndLessOften(t *testing.T) {
 			}
 			now := begin
 			for now.Before(begin.Add(time.Hour)) {
-				if reconcile(Request{User: "1"}, "declared", now) {
+				declared := "declared"
+				if c.decided.Object.Generated {
+					declared = now.String()
+				}
+				if reconcile(Request{User: "1"}, declared, now) {
 					writes++
 				}
 				now = now.Add(100 * time.Millisecond)
@@ -156,6 +168,7 @@ func TestInvariant18WhatIsTakenBackIsWrittenLessAndLessOften(t *testing.T) {
 					t.Error("what the user asks for waits")
 				}
 			}
+			c.decided.Object.Generated = false
 			for range backoff.TakenBack.Free {
 				if !reconcile(Request{User: "2"}, "declared anew", now) {
 					t.Error("something else that is declared waits")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -84,6 +85,9 @@ func (c *Cluster) Own(u *unstructured.Unstructured, owner string) {
 	u.SetAnnotations(marks)
 	if u.GetUID() == "" {
 		u.SetUID(types.UID("uid-" + u.GetName()))
+	}
+	if made := u.GetCreationTimestamp(); made.IsZero() {
+		u.SetCreationTimestamp(metav1.NewTime(c.Time))
 	}
 	c.Objects[plan.KeyOf(u)], c.Children[plan.KeyOf(u)] = u, u
 }
