@@ -29,6 +29,8 @@ const (
 	maxServers, maxQuestions, maxBeside = 20, 200, 8
 	// maxVersions is how many versions the status lists.
 	maxVersions = 200
+	// maxModelName is the most bytes of the name of a model in the status.
+	maxModelName = 253
 	// unknownVersion is said of a version that a policy lists, of which TensorFlow Serving only logs that it is not there.
 	unknownVersion = "the server does not know the version: is its folder below the base path?"
 )
@@ -350,7 +352,7 @@ func sumModel(model wanted, j int, said [][]serverAnswer) (versions []v1alpha1.M
 		available = available && some
 	}
 	for _, v := range behind {
-		versions = append(versions, v1alpha1.ModelStatus{Name: controller.Cut(model.name, 253), Version: v.number, State: v.state, Error: v.message})
+		versions = append(versions, v1alpha1.ModelStatus{Name: controller.Cut(model.name, maxModelName), Version: v.number, State: v.state, Error: v.message})
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.ModelStatus) int {
 		if c := len(a.Version) - len(b.Version); c != 0 {

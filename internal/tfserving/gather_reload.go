@@ -2,9 +2,12 @@ package tfserving
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
 
@@ -18,6 +21,7 @@ func (g *gathering) liveConfig(ctx context.Context) error {
 		return err
 	}
 	g.liveText, _, _ = unstructured.NestedString(live.Object, "data", configFile(g.cr))
+	g.liveRestart = live.GetAnnotations()[restartAnnotation]
 	if config, _, err := modelconfig.ParseNewer(g.liveText); err == nil {
 		g.live = config
 	}
@@ -36,4 +40,44 @@ func (g *gathering) holdLabels() {
 	if len(held) > 0 && !g.waits(held[0]) {
 		g.facts.Held, g.facts.Config, g.facts.ConfigText = held, config, config.String()
 	}
+}
+
+// restart decides whether servers that read their config again are restarted for the one that is declared now. TensorFlow Serving waits without
+// limit for a version of each new model, and reads no other config meanwhile, not even the corrected one (ServerCore::ReloadConfig in
+// model_servers/server_core.cc). The config is written before the pods are replaced: a new one must not start with the one before.
+func (g *gathering) restart() {
+	if !polls(g.cr, g.facts) {
+		return
+	}
+	g.facts.Restart = g.liveRestart
+	if running := g.facts.Running; running != nil && g.facts.Restart == "" {
+		g.facts.Restart = running.Restart
+	}
+	g.facts.NextRestart = g.facts.Restart
+	if g.blocked() {
+		g.facts.NextRestart = hashOf(map[string]string{"config": g.facts.ConfigText})[:8]
+	}
+}
+
+// blocked says that servers wait for a model of the config that they read now, and that the declared config has it no more, or elsewhere. One
+// that is declared as before may come yet.
+func (g *gathering) blocked() bool {
+	running := g.facts.Running
+	if g.liveText == "" || running == nil || running.Total == 0 || len(g.facts.Problems) > 0 {
+		return false
+	}
+	declared := map[modelconfig.Model]bool{}
+	for _, m := range g.facts.Config.Models() {
+		declared[m] = true
+	}
+	return slices.ContainsFunc(g.live.Models(), func(m modelconfig.Model) bool {
+		return !declared[m] && (running.Ready == 0 || g.unknown(m.Name))
+	})
+}
+
+// unknown says that, by what they answered last, a server knows no version of a model.
+func (g *gathering) unknown(model string) bool {
+	return slices.ContainsFunc(g.cr.Status.Models, func(m v1alpha1.ModelStatus) bool {
+		return m.Name == controller.Cut(model, maxModelName) && m.Version == "" && m.State == stateUnknown
+	})
 }

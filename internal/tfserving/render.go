@@ -30,7 +30,7 @@ type renderer struct {
 func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 	r := &renderer{settings: s.settings, cr: cr, facts: facts}
 	r.plan.Problems = slices.Clone(facts.Problems)
-	r.plan.Inputs = inputsOf(cr, facts)
+	r.plan.Inputs = inputsOf(facts)
 	if facts.Running != nil {
 		r.plan.AppliedInputs = facts.Running.Inputs
 	}
@@ -54,13 +54,13 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 }
 
 // inputsOf tells apart what users' objects give the pods: as it was read, so that another version of MLKeeper, which may print or arrange
-// it otherwise, finds the same. Servers that read the model config again follow it without another pod.
-func inputsOf(cr *v1alpha1.Tfserv, facts Facts) string {
-	text := facts.Source
-	if polls(cr, facts) {
-		text = ""
+// it otherwise, finds the same.
+func inputsOf(facts Facts) string {
+	inputs := map[string]string{"config": facts.Source, "credentials": facts.CredentialsFile + " " + facts.CredentialsDigest}
+	if facts.Restart != "" {
+		inputs["restart"] = facts.Restart
 	}
-	return hashOf(map[string]string{"config": text, "credentials": facts.CredentialsFile + " " + facts.CredentialsDigest})
+	return hashOf(inputs)
 }
 
 func (r *renderer) add(o plan.Object) { r.objects = append(r.objects, o) }

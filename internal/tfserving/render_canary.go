@@ -12,7 +12,7 @@ func (r *renderer) canary() {
 		return
 	}
 	t := &renderer{settings: r.settings, cr: canaryOf(r.cr), facts: c.Facts}
-	t.plan.Inputs = inputsOf(t.cr, t.facts)
+	t.plan.Inputs = inputsOf(t.facts)
 	t.service()
 	if c.Available {
 		t.objects[0].Desired.SetAnnotations(map[string]string{availableAnnotation: versionOf(r.cr.Spec.Canary)})

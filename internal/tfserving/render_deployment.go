@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// configHashAnnotation and credentialsAnnotation roll the pods when what they read once at their start changes.
+	// configHashAnnotation and credentialsAnnotation roll the pods when what they read once at their start changes, and restartedAnnotation when
+	// they would not read again what they read again and again.
 	configHashAnnotation  = "servapi.dev-state.com/config-hash"
 	credentialsAnnotation = "servapi.dev-state.com/credentials-digest" //nolint:gosec // The name of an annotation.
+	restartedAnnotation   = "servapi.dev-state.com/restarted-for"
 
 	// user runs the server where no constraints of OpenShift choose one; the image has none, and would run as root.
 	user = 1000
@@ -38,6 +40,9 @@ func (r *renderer) deployment() {
 	if !r.configs.earlier {
 		meta.Annotations[templateAnnotation] = templateForm
 		meta.Annotations[inputsAnnotation] = r.plan.Inputs
+	}
+	if r.facts.Restart != "" {
+		meta.Annotations[restartAnnotation] = r.facts.Restart
 	}
 	mode, autoscaled := r.replicasMode()
 	if autoscaled != "" {

@@ -62,6 +62,9 @@ func (r *renderer) templateAnnotations() map[string]string {
 	if r.facts.CredentialsDigest != "" {
 		out[credentialsAnnotation] = r.facts.CredentialsDigest
 	}
+	if r.facts.Restart != "" {
+		out[restartedAnnotation] = r.facts.Restart
+	}
 	return out
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 )
 
@@ -34,6 +35,12 @@ func TestAFieldOfANewerServerIsWarnedOf(t *testing.T) {
 	copied := controllertest.MustFind(t, p, "ConfigMap", volume(t, p, "tfs", configVolume).ConfigMap.Name)
 	if text, _, _ := unstructured.NestedString(copied.Object, "data", "models.conf"); text != facts.Source {
 		t.Errorf("the copy is %s", text)
+	}
+	cr.Spec.ConfigReload = v1alpha1.ConfigPoll
+	_, polled := gatherAndRender(t, c, cr)
+	_, changed := gatherAndRender(t, configured(t, newer("other", "")), cr)
+	if polled.Inputs == changed.Inputs {
+		t.Error("a config that the owner changes counts as a change of MLKeeper's, and waits for the rollouts of other namespaces")
 	}
 	// What is wrong with every server is refused as before, and by the word that is mistyped.
 	for text, want := range map[string]string{

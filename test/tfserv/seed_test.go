@@ -231,7 +231,7 @@ func modelsAre(t *testing.T, c *cluster.Cluster, ns string, want ...string) {
 }
 
 // startAsking runs the operator for one namespace, with servers that are asked every second once they have settled.
-func startAsking(t *testing.T, c *cluster.Cluster, ns string, servers *tfserver.Server) *harness.Operator {
+func startAsking(t *testing.T, c *cluster.Cluster, ns string, servers http.RoundTripper) *harness.Operator {
 	t.Helper()
 	c.InstallCRDs(t)
 	opts := harness.Options{Verbose: testing.Verbose(), Engine: engine.Options{Namespaces: []string{ns}}}
