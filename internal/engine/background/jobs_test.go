@@ -139,7 +139,7 @@ func TestADroppedJobEndsAndDoesNotRun(t *testing.T) {
 	})
 }
 
-func TestJobsEndWithTheManager(*testing.T) {
+func TestJobsEndWithTheManager(t *testing.T) {
 	p := newJobs()
 	begun, ended := make(chan bool), make(chan bool)
 	p.Get(owner, "models", time.Second, func(ctx context.Context) any {
@@ -150,7 +150,11 @@ func TestJobsEndWithTheManager(*testing.T) {
 	})
 	<-begun
 	p.Stop()
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the job goes on")
+	}
 }
 
 func TestAJobRunsOnceUntilItSucceeds(t *testing.T) {
