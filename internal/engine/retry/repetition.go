@@ -107,6 +107,9 @@ func repeated(a decide.Action) bool {
 		return a.Object.Generated
 	case decide.ReasonMissing:
 		return a.KnownUID != ""
+	case decide.ReasonUnverified:
+		// Somebody made it anew with the labels and annotations that it had.
+		return a.KnownUID != "" && a.KnownUID != a.UID
 	}
 	return false
 }
