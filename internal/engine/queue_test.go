@@ -59,3 +59,32 @@ func TestAHealthChangeOvertakesNewCustomResources(t *testing.T) {
 		t.Errorf("the order is %v, not %v", got, want)
 	}
 }
+
+// TestAChildIsKnownByEachOfItsMarks: a child that somebody gave another owner in its annotation may be deleted, and nobody else tells when it is gone.
+func TestAChildIsKnownByEachOfItsMarks(t *testing.T) {
+	s, _ := bareStacks()
+	key, other := client.ObjectKey{Namespace: "ns", Name: "x"}, client.ObjectKey{Namespace: "ns", Name: "other"}
+	for _, known := range []client.ObjectKey{key, other} {
+		s.meet(known, types.UID(known.Name))
+	}
+	annotation := func(of client.ObjectKey) string {
+		return plan.Stack{GVK: s.def.GVK, Namespace: of.Namespace, Name: of.Name}.ID()
+	}
+	for name, c := range map[string]struct {
+		annotation, label string
+		want              []client.ObjectKey
+	}{
+		"both":               {annotation(key), s.hashOf(key), []client.ObjectKey{key}},
+		"another annotation": {"somebody", s.hashOf(key), []client.ObjectKey{key}},
+		"another of the two": {annotation(other), s.hashOf(key), []client.ObjectKey{other, key}},
+		"a name of nobody":   {annotation(key) + "-changed", s.hashOf(key), []client.ObjectKey{{Namespace: "ns", Name: "x-changed"}, key}},
+		"another label":      {annotation(key), "somebody", []client.ObjectKey{key}},
+		"of another kind":    {"Deployment.apps/ns/x", "somebody", nil},
+	} {
+		o := &observe.Object{}
+		o.Annotations, o.Labels = map[string]string{keeper.OwnerAnnotation: c.annotation}, map[string]string{keeper.StackLabel: c.label}
+		if got := s.claimedBy(o); !slices.Equal(got, c.want) {
+			t.Errorf("%s: it is of %v, not of %v", name, got, c.want)
+		}
+	}
+}

@@ -26,7 +26,9 @@ import (
 // reconcile next.
 func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
 	if !p.gatherFailed {
-		p.reader.WatchLost(ctx, p.plan)
+		if p.reader.WatchLost(ctx, p.plan) {
+			p.requeueAt(s.Clock.Now())
+		}
 	}
 	p.state.refs = p.reader.Done(p.state.refs)
 	seen := s.summarize(p)

@@ -161,11 +161,11 @@ func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
 		if o == nil {
 			continue
 		}
-		if ns, name, ok := parseOwner(o.Annotations[keeper.OwnerAnnotation], s.def.GVK.GroupKind()); ok {
+		for _, owner := range s.claimedBy(o) {
 			if now == nil && o.Completed {
-				s.finished(client.ObjectKey{Namespace: ns, Name: name}, o)
+				s.finished(owner, o)
 			}
-			s.queue.addWith(priorityOf(old, now), ns, name)
+			s.queue.addWith(priorityOf(old, now), owner.Namespace, owner.Name)
 		}
 		s.enqueueConflictWaiters(o.Key)
 		if now == nil {
@@ -175,6 +175,26 @@ func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
 			s.enqueueFinalizationsOf(o.Labels[keeper.StackLabel])
 		}
 	}
+}
+
+// claimedBy are the custom resources that a child says it is of: by its annotation, and by its label where somebody has changed one of the two.
+func (s *stacks[C, F]) claimedBy(o *observe.Object) (out []client.ObjectKey) {
+	hash := o.Labels[keeper.StackLabel]
+	if ns, name, ok := parseOwner(o.Annotations[keeper.OwnerAnnotation], s.def.GVK.GroupKind()); ok {
+		key := client.ObjectKey{Namespace: ns, Name: name}
+		out = append(out, key)
+		if s.hashOf(key) == hash {
+			return out
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, state := range s.states {
+		if state.stack == hash && !slices.Contains(out, key) {
+			out = append(out, key)
+		}
+	}
+	return out
 }
 
 // priorityOf is the priority of a reconciliation that a change of a child causes.

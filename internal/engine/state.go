@@ -21,6 +21,8 @@ import (
 type reconcileState struct {
 	// uid is that of the custom resource: a recreated one has a state of its own.
 	uid types.UID
+	// stack is the label of its children.
+	stack string
 	// gates holds since when each stage waits for its dependencies.
 	gates map[string]time.Time
 	// retries holds when rejected writes, writes that somebody takes back, and what else no watch reports are tried again.
@@ -74,9 +76,15 @@ func (s *stacks[C, F]) stateOf(key client.ObjectKey) *reconcileState {
 	l, ok := s.states[key]
 	if !ok {
 		l = newState("")
+		l.stack = s.hashOf(key)
 		s.states[key] = l
 	}
 	return l
+}
+
+// hashOf is the label of the children of a custom resource.
+func (s *stacks[C, F]) hashOf(key client.ObjectKey) string {
+	return plan.Stack{GVK: s.def.GVK, Namespace: key.Namespace, Name: key.Name}.Hash()
 }
 
 // meet begins a new state for a custom resource that was recreated under its name. No reconciliation need have found the name absent:
@@ -114,7 +122,7 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *reconcileState) {
 	s.readers.Drop(l.refs)
 	delete(s.states, key)
 	if next != nil {
-		next.wiring = l.wiring
+		next.wiring, next.stack = l.wiring, l.stack
 		s.states[key] = next
 	}
 	delete(s.pendingReady, key)

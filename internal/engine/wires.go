@@ -211,6 +211,7 @@ func (s *stacks[C, F]) keepOutcomes(key client.ObjectKey, exists bool, target pl
 	if !ok && exists {
 		// After a start, or the gain of a shard, the wire may be faster than the first reconcile, and does not report this again.
 		l, ok = newState(""), true
+		l.stack = s.hashOf(key)
 		s.states[key] = l
 	}
 	if ok {

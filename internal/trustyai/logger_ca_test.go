@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
@@ -147,16 +148,17 @@ func TestLoggersBundleIsKeptWithoutItsMark(t *testing.T) {
 	renderAmong(t, c, all, 0)
 	live := c.Objects[plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: "ns", Name: loggerCA}]
 	live.SetLabels(map[string]string{keeper.ControllerLabel: ControllerName})
-	for _, mark := range []string{"nobody", ""} {
+	inference := Inference{Services: []client.Object{all[0], all[1]}}
+	for _, mark := range []string{"nobody", "", ownerID(all[0]) + "-changed"} {
 		live.SetAnnotations(map[string]string{keeper.OwnerAnnotation: mark})
 		for i, want := range []bool{true, false} {
-			if got := keepsLoggerCA(live, all[i], i == 0); got != want {
+			if got := keepsLoggerCA(live, all[i], i == 0, inference); got != want {
 				t.Errorf("%q: %s keeps it: %t", mark, all[i].Name, got)
 			}
 		}
 	}
 	live.SetAnnotations(map[string]string{keeper.OwnerAnnotation: ownerID(all[1])})
-	if keepsLoggerCA(live, all[0], true) || !keepsLoggerCA(live, all[1], false) {
+	if keepsLoggerCA(live, all[0], true, inference) || !keepsLoggerCA(live, all[1], false, inference) {
 		t.Error("the oldest takes it over from the one that made it")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
 const (
@@ -115,7 +116,8 @@ func (s *Suite) series(plans []Plan) {
 	}
 }
 
-// someDrifts runs changes until one is not repaired; it returns those that are still to run.
+// someDrifts runs changes until one is not repaired, or a child was changed so often that the next repair is reported as one of a fight; it
+// returns those that are still to run.
 func (s *Suite) someDrifts(k *Kind, w *Workload, ref *reference, plans []Plan) []Plan {
 	r := s.newRun(k, w, plans[0])
 	defer r.close()
@@ -124,7 +126,13 @@ func (s *Suite) someDrifts(k *Kind, w *Workload, ref *reference, plans []Plan) [
 		s.tell(outcome{plan: plans[0], findings: []Finding{{Oracle: "H", Text: err.Error()}}})
 		return plans[1:]
 	}
+	changed := map[string]int{}
 	for i, p := range plans {
+		child := p.Drift.Resource + "/" + p.Drift.Name
+		if changed[child] == backoff.TakenBack.Free-1 {
+			return plans[i:]
+		}
+		changed[child]++
 		began := time.Now()
 		r.plan = p
 		r.history.arm()

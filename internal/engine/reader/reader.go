@@ -98,8 +98,8 @@ type Reader struct {
 	referrer watch.Referrer
 	// used are the objects of others that the custom resource refers to, read those with contents that were read.
 	used, read []watch.Ref
-	// lost are the objects that were read live because they were recorded as children and are not seen as such.
-	lost []watch.Ref
+	// lost are the objects that were read live because they were recorded as children and are not seen as such, and whether they were there.
+	lost map[watch.Ref]bool
 	// opening names the object whose watch is being opened.
 	opening string
 	// jobs are the names of the background jobs, due is when the first of them runs again.
@@ -128,8 +128,12 @@ func (r *Reader) ReferencedAs(
 		return r.content(ctx, user, ref, &own.ObjectMeta)
 	} else if r.Recorded(plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}) {
 		// It is gone, or has lost the label by which children are watched.
-		r.lost = append(r.lost, ref)
-		return r.live(ctx, user, ref)
+		live, err := r.live(ctx, user, ref)
+		if r.lost == nil {
+			r.lost = map[watch.Ref]bool{}
+		}
+		r.lost[ref] = live != nil
+		return live, err
 	}
 	r.used = append(r.used, ref)
 	meta, known, err := r.shared.Informers.Reference(ctx, r.referrer, gvk, namespace, name)
@@ -330,16 +334,18 @@ func (r *Reader) Read(before []watch.Ref) []watch.Ref {
 }
 
 // WatchLost has the lost objects watched that a plan no longer has: an object of somebody else may have taken the place of one, and no watch on
-// children tells when that goes.
-func (r *Reader) WatchLost(ctx context.Context, p plan.Plan) {
-	for _, ref := range r.lost {
+// children tells when that goes. ended says that one has gone since it was read, of which a watch that was open already tells no more.
+func (r *Reader) WatchLost(ctx context.Context, p plan.Plan) (ended bool) {
+	for ref, found := range r.lost {
 		if p.Has(plan.Key{GroupKind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name}) {
 			continue
 		}
 		r.used = append(r.used, ref)
 		// The custom resource is enqueued once the watch is open. What keeps it from opening is told when the object is read the next time.
-		_, _, _ = r.shared.Informers.Reference(ctx, r.referrer, ref.GVK, ref.Namespace, ref.Name)
+		there, synced, err := r.shared.Informers.Reference(ctx, r.referrer, ref.GVK, ref.Namespace, ref.Name)
+		ended = ended || found && err == nil && synced && there == nil
 	}
+	return ended
 }
 
 // Done ends the reconcile: it releases the references that were not used, ends the background jobs that were not asked for, and drops

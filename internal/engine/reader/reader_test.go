@@ -236,10 +236,39 @@ func TestWhatTookThePlaceOfAChildIsWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.WatchLost(t.Context(), plan.Plan{Stages: []plan.Stage{{Objects: []plan.Object{{Desired: secret("ours", "")}}}}})
+	p := plan.Plan{Stages: []plan.Stage{{Objects: []plan.Object{{Desired: secret("ours", "")}}}}}
+	if r.WatchLost(t.Context(), p) {
+		t.Error("it has gone by what a watch says that is not open yet")
+	}
 	r.Done(nil)
 	if want := []watch.Ref{{GVK: secrets, Namespace: "ns", Name: "theirs"}}; !slices.Equal(cluster.kept, want) || !slices.Equal(cluster.asked, []string{"theirs"}) {
 		t.Errorf("watched are %v, asked for %v", cluster.kept, cluster.asked)
+	}
+}
+
+// TestWhatGoesBeforeItIsWatchedIsNoticed: a watch that others have opened tells nobody of what went before he asked for it.
+func TestWhatGoesBeforeItIsWatchedIsNoticed(t *testing.T) {
+	for name, c := range map[string]struct {
+		read, watched, ended bool
+	}{
+		"it went since it was read": {true, false, true}, "it is there": {true, true, false}, "it was not there": {false, false, false},
+	} {
+		cluster := &fakeCluster{references: map[string]*metav1.PartialObjectMetadata{}}
+		var there []runtime.Object
+		if c.read {
+			there = append(there, secret("theirs", "1"))
+		}
+		if c.watched {
+			cluster.references["theirs"] = metaOf("theirs", "1")
+		}
+		readers, _ := newReaders(cluster, there...)
+		r := readers.reader(keyOf("theirs"))
+		if _, err := r.Referenced(t.Context(), secrets, "ns", "theirs"); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.WatchLost(t.Context(), plan.Plan{}); got != c.ended {
+			t.Errorf("%s: whether it has gone since is %v", name, got)
+		}
 	}
 }
 
