@@ -11,6 +11,9 @@ import (
 	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
 
+// restartLength is the number of characters that tell restarts apart.
+const restartLength = 8
+
 // liveConfig reads the model config that servers read again and again, as it is now.
 func (g *gathering) liveConfig(ctx context.Context) error {
 	if !polls(g.cr, g.facts) || g.facts.ConfigText == "" {
@@ -21,7 +24,9 @@ func (g *gathering) liveConfig(ctx context.Context) error {
 		return err
 	}
 	g.liveText, _, _ = unstructured.NestedString(live.Object, "data", configFile(g.cr))
-	g.liveRestart = live.GetAnnotations()[restartAnnotation]
+	if mark := live.GetAnnotations()[restartAnnotation]; len(mark) == restartLength {
+		g.liveRestart = mark
+	}
 	if config, _, err := modelconfig.ParseNewer(g.liveText); err == nil {
 		g.live = config
 	}
@@ -55,7 +60,8 @@ func (g *gathering) restart() {
 	}
 	g.facts.NextRestart = g.facts.Restart
 	if g.blocked() {
-		g.facts.NextRestart = hashOf(map[string]string{"config": g.facts.ConfigText})[:8]
+		// The config may be one that servers were restarted for before.
+		g.facts.NextRestart = hashOf(map[string]string{"restart": g.facts.Restart, "live": g.liveText, "declared": g.facts.ConfigText})[:restartLength]
 	}
 }
 

@@ -60,6 +60,19 @@ func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 			if warned := strings.Contains(strings.Join(p.Warnings, "\n"), "are replaced"); warned != replaced && !starting {
 				t.Errorf("warnings %q", p.Warnings)
 			}
+			if replaced {
+				// Who undoes the next mistake declares what he has declared before.
+				undone := cr.Spec.Models
+				cr.Spec.Models, cr.Status.Models = append(slices.Clone(undone), model("n", "/m")), []v1alpha1.ModelStatus{{Name: "n", State: stateUnknown}}
+				pass()
+				cr.Spec.Models = undone
+				pass()
+				again := deployed(t, pass(), "tfs").Spec.Template
+				if reflect.DeepEqual(again, after) {
+					t.Error("the servers wait for the model of the second mistake")
+				}
+				after = again
+			}
 			// Whoever deletes the ConfigMap restarts nobody, nor does what servers said of the config before.
 			c.Remove(plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: "ns", Name: "tfs-config-live"})
 			for range 2 {
