@@ -30,6 +30,13 @@ func (s *stacks[C, F]) setUnconfirmed(key client.ObjectKey, may bool) {
 	}
 }
 
+// trackUnconfirmed takes in what a watch tells of a custom resource.
+func (s *stacks[C, F]) trackUnconfirmed(key client.ObjectKey, old, now metav1.Object, listed bool) {
+	if listed || now == nil || old == nil && s.ofThePast(now) {
+		s.setUnconfirmed(key, now != nil)
+	}
+}
+
 // promptEvent is how long after its creation a watch tells of a custom resource at most, unless it tells of the past.
 const promptEvent = 30 * time.Second
 

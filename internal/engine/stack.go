@@ -114,9 +114,7 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 		one = old
 	}
 	key := client.ObjectKey{Namespace: one.GetNamespace(), Name: one.GetName()}
-	if listed || now == nil || old == nil && s.ofThePast(now) {
-		s.setUnconfirmed(key, now != nil)
-	}
+	s.trackUnconfirmed(key, old, now, listed)
 	if now != nil {
 		s.mu.Lock()
 		state, known := s.states[key]
