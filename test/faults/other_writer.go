@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,14 +81,18 @@ func (r *run) keepRemoving(u *unstructured.Unstructured) (func() error, error) {
 	return r.takeOut(label), nil
 }
 
-// keepEmptying has another client make all data empty whenever there are some. Their keys stay, which a Secret of the type kubernetes.io/tls must
-// have.
+// keepEmptying has another client take the data out whenever there are some, so that nobody holds them. A Secret of the type kubernetes.io/tls must
+// keep the keys, which it makes empty.
 func (r *run) keepEmptying(u *unstructured.Unstructured) (func() error, error) {
 	if immutable, _, _ := unstructured.NestedBool(u.Object, "immutable"); immutable {
 		return nil, errNoDrift
 	}
 	return r.keepPatching(func(live *unstructured.Unstructured) (ops []jsonOp) {
 		data, _, _ := unstructured.NestedStringMap(live.Object, "data")
+		kind, _, _ := unstructured.NestedString(live.Object, "type")
+		if kind != string(corev1.SecretTypeTLS) && len(data) > 0 {
+			return []jsonOp{{Op: "remove", Path: "/data"}}
+		}
 		for key, value := range data {
 			if value != "" {
 				ops = append(ops, jsonOp{"replace", "/data/" + pointer(key), ""})

@@ -159,7 +159,7 @@ const (
 	// Removed is a label that another client takes out after each correction, so that nobody holds it, and Unmarked the same of MLKeeper's own.
 	Removed  Cause = "removed"
 	Unmarked Cause = "unmarked"
-	// Emptied is a Secret or ConfigMap whose data another client makes empty after each correction.
+	// Emptied is a Secret or ConfigMap whose data another client takes out, or makes empty, after each correction.
 	Emptied Cause = "emptied"
 	// Deleted is a child that somebody deletes after each creation.
 	Deleted Cause = "deleted"
