@@ -39,12 +39,12 @@ func (s *stacks[C, F]) adopt(ctx context.Context, p *reconciliation[C, F]) (done
 		p.warnings = append(p.warnings, previousRuns)
 		return false, nil
 	}
-	if err := s.adopter.ReleasePlan(ctx, s.digests.Key(), p.plan, p.stack, s.self(p.cr)); err != nil {
-		return true, err
-	}
 	rendered := !p.gatherFailed && len(p.plan.Problems) == 0
 	if !rendered && p.cr.GetDeletionTimestamp() == nil {
 		return false, nil
+	}
+	if err := s.adopter.ReleasePlan(ctx, s.digests.Key(), p.plan, p.stack, s.self(p.cr)); err != nil {
+		return true, err
 	}
 	p.state.refs = p.reader.Done(p.state.refs)
 	if rendered {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/finalize"
 	"mlkeeper.dev/internal/engine/inventory"
@@ -102,45 +102,63 @@ func (e *Engine) enqueueFinalizations() {
 type inventoriesState struct {
 	// pending are the entries that are not recorded yet.
 	pending inventory.Pending
-	// left are the UIDs, by name, of the Inventories that the last reconciliation left.
-	left map[string]types.UID
-	// retries holds when those are made again that somebody deletes whenever they were made.
-	retries retry.State
+	// names are those of the Inventories that there are to be, and lost is the one that was made again last.
+	names map[string]bool
+	lost  string
+	// remade bounds how often they are made again for somebody who deletes them, as long as the user asks for the same.
+	remade  backoff.Repetition
+	request string
 }
 
-// mayRemakeInventories says that Inventories that somebody deleted may be made again now, and counts that. With each go the objects that it owns, so
-// that whoever deletes one whenever it was made has all of them written anew.
+// mayRemakeInventories says that Inventories that somebody has deleted may be made again now, and counts that. With each go the objects that it
+// owns, so that whoever deletes one whenever it was made would have all of them written anew without a pause.
 func (s *stacks[C, F]) mayRemakeInventories(p *reconciliation[C, F], existing []*keeper.Inventory) bool {
-	state := p.state.inventories
-	if state == nil {
-		return true
+	state, now := p.state.inventories, s.Clock.Now()
+	if request := userRequest(p.cr); state.request != request {
+		state.request, state.remade = request, backoff.Repetition{}
 	}
-	actions, now := state.again(existing), s.Clock.Now()
-	request := retry.Request{User: userRequest(p.cr)}
-	p.retry(state.retries.Hold(actions, func(plan.Key) retry.Request { return request }, now))
-	if slices.ContainsFunc(actions, func(a decide.Action) bool { return a.Verb == decide.Wait }) {
+	lost := state.missing(existing)
+	switch {
+	case lost != "" && state.remade.Waits(now):
+		p.retry([]plan.Problem{inventoryDeleted(lost)}, state.remade.Due())
 		return false
+	case lost != "":
+		state.remade.Again(backoff.TakenBack, now)
+		state.lost = lost
+		delete(state.names, lost)
 	}
-	for _, a := range actions {
-		if a.Verb == decide.Create {
-			p.retry(state.retries.Record(act.Result{Action: a, Wrote: true}, request, now))
-			delete(state.left, a.Key.Name)
-		}
+	if until := retry.Unproven(state.remade); now.Before(until) {
+		p.retry([]plan.Problem{inventoryDeleted(state.lost)}, until)
 	}
 	return true
 }
 
-// again are the Inventories that the last reconciliation left, as actions: those that are gone are to be created.
-func (i *inventoriesState) again(existing []*keeper.Inventory) []decide.Action {
-	var out []decide.Action
-	for name, uid := range i.left {
-		a := decide.Action{Verb: decide.Leave, Key: inventory.Key(name), KnownUID: uid}
-		if !slices.ContainsFunc(existing, func(inv *keeper.Inventory) bool { return inv.Name == name }) {
-			a.Verb, a.Reason = decide.Create, decide.ReasonMissing
-		}
-		out = append(out, a)
+// inventoryDeleted is the problem of an Inventory that somebody deletes whenever it was made.
+func inventoryDeleted(name string) plan.Problem {
+	return plan.Problem{
+		Class: plan.Blocked, Reason: retry.ReasonRecreationBackOff, Field: inventory.GVK.Kind, Value: name,
+		Message: inventory.Key(name).String() + " is deleted by somebody whenever it was made, and with it what it owns; nothing of this resource is " +
+			"written until it is made again",
+		Remedy: "find out who deletes it, by the audit log, and stop that one",
 	}
-	return out
+}
+
+// made takes in which Inventories there are to be.
+func (i *inventoriesState) made(invs []*keeper.Inventory) {
+	i.names = make(map[string]bool, len(invs))
+	for _, inv := range invs {
+		i.names[inv.Name] = true
+	}
+}
+
+// missing is the first Inventory by its name that there is to be and that does not exist; empty for none.
+func (i *inventoriesState) missing(existing []*keeper.Inventory) string {
+	for _, name := range slices.Sorted(maps.Keys(i.names)) {
+		if !slices.ContainsFunc(existing, func(inv *keeper.Inventory) bool { return inv.Name == name }) {
+			return name
+		}
+	}
+	return ""
 }
 
 // needsInventories reports whether the custom resource cannot own every child, or not list it. It has Inventories, too, if users define the kinds and
@@ -175,11 +193,13 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 			return nil
 		}
 	}
-	left, err := s.inventories.Record(ctx, p.inventories, p.plan.Stages, p.stamped, entries)
+	deleted, err := s.inventories.Record(ctx, p.inventories, p.plan.Stages, p.stamped, entries)
+	for _, name := range deleted {
+		delete(state.names, name)
+	}
 	if err != nil {
 		return err
 	}
-	state.left = left
 	state.pending.Set(nil)
 	return nil
 }

@@ -131,6 +131,9 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 	}
 	existing := s.inventories.Of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.needsInventories(p.stack, p.plan, ofStatus.Entries) {
+		if p.state.inventories == nil {
+			p.state.inventories = &inventoriesState{}
+		}
 		if !s.mayRemakeInventories(p, existing) {
 			p.gatherFailed = true
 			return nil
@@ -141,9 +144,7 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 		if p.inventories, err = s.inventories.Ensure(ctx, p.stack, p.plan, existing, confirm); err != nil {
 			return fmt.Errorf("write the Inventories: %w", err)
 		}
-		if p.state.inventories == nil {
-			p.state.inventories = &inventoriesState{}
-		}
+		p.state.inventories.made(p.inventories)
 	}
 	p.owners, p.entries = s.ownersOf(p.cr, p.inventories), inventory.Merge(ofStatus.Entries, p.inventories)
 	if len(p.inventories) > 0 {

@@ -27,7 +27,7 @@ import (
 func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
 	if !p.gatherFailed {
 		if p.reader.WatchLost(ctx, p.plan) {
-			p.requeueAt(s.Clock.Now())
+			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		}
 	}
 	p.state.refs = p.reader.Done(p.state.refs)
@@ -53,13 +53,13 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	s.endUnusedWatches(p)
 	s.progress(p.state, meta.IsStatusConditionTrue(*common.Conditions, status.ConditionReconciling))
 	p.failed = verdict.Failed
-	if verdict.Again {
-		p.requeueAt(s.Clock.Now())
-	}
 	wait, err := s.writeStatus(ctx, p, verdict.Step || verdict.Again)
 	if err != nil {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, err
+	}
+	if verdict.Again && wait == 0 {
+		p.requeueAt(s.Clock.Now())
 	}
 	s.metrics.observe(s.def.GVK.Kind, p.key, seen.Objects,
 		meta.FindStatusCondition(*common.Conditions, status.ConditionReady), seen.Now)

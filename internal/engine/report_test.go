@@ -16,8 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/background"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
@@ -182,5 +184,47 @@ func TestWhatFailsForLongIsReported(t *testing.T) {
 	}
 	if took := clock.Since(began); took < 10*time.Second || took > 30*time.Second {
 		t.Errorf("it is reported after %s", took)
+	}
+}
+
+// again is a controller that has something to do once its status is written.
+type again struct{ projecting }
+
+func (again) Project(*v1.TrustyAIService, struct{}, controller.ObservedState) controller.Verdict {
+	return controller.Verdict{Again: true}
+}
+
+// TestWhatFollowsAStatusWaitsForIt: while somebody else changes the status each time, what would follow its write is not tried without a pause.
+func TestWhatFollowsAStatusWaitsForIt(t *testing.T) {
+	s, clock := bareStacks()
+	s.jobs = background.New(background.Options[watch.Referrer]{
+		Clock: clock, Namespace: func(watch.Referrer) string { return "" }, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard(),
+	})
+	s.readers, s.sys = &reader.Readers{Informers: s.informers, Catalog: s.catalog, Jobs: s.jobs, Clock: clock}, again{}
+	state := newState("uid")
+	report := func() (*v1.TrustyAIService, time.Duration) {
+		t.Helper()
+		p := passOf("a", state, "")
+		p.cr, p.reader = p.before.DeepCopy(), s.readers.New(reader.Request{})
+		p.problems = []plan.Problem{{Class: plan.Waiting, Reason: "Waits", Message: "it waits"}}
+		result, err := s.report(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.cr, result.RequeueAfter
+	}
+	cr, after := report()
+	if after != time.Millisecond {
+		t.Fatalf("it is tried after %s", after)
+	}
+	var err error
+	if state.written, err = status.Sum(cr); err != nil {
+		t.Fatal(err)
+	}
+	for range backoff.TakenBack.Free + 1 {
+		state.rewrites.Again(backoff.TakenBack, clock.Now())
+	}
+	if _, after := report(); after < time.Second {
+		t.Errorf("while the status is not written it is tried after %s", after)
 	}
 }

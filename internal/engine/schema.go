@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/retry"
 )
@@ -41,10 +44,17 @@ func (s *stacks[C, F]) heldRequest(p *reconciliation[C, F], key plan.Key) retry.
 	return request
 }
 
+// leavesOut says that something was left out of an object that the API server would not take. What is left to others is none of it.
+func leavesOut(entry keeper.InventoryEntry) bool {
+	return slices.ContainsFunc(entry.LeftOut, func(text string) bool {
+		return !strings.HasPrefix(text, act.IgnoredField) && !strings.HasPrefix(text, act.CededField)
+	})
+}
+
 // writtenFor returns the generation of the definition for which something was left out of an object that was written now; 0 if nothing was.
 // While API servers may still have had the old schema, that is the old one.
 func (s *stacks[C, F]) writtenFor(p *reconciliation[C, F], key plan.Key, entry keeper.InventoryEntry) int64 {
-	if len(entry.LeftOut) == 0 {
+	if !leavesOut(entry) {
 		return 0
 	}
 	generation, since := s.catalog.Definition(key.GroupKind)
@@ -57,7 +67,7 @@ func (s *stacks[C, F]) writtenFor(p *reconciliation[C, F], key plan.Key, entry k
 
 // outdated says that something was left out of an object for a schema that is another one now, so that the object is to be applied again.
 func (s *stacks[C, F]) outdated(p *reconciliation[C, F], key plan.Key, entry keeper.InventoryEntry) bool {
-	if len(entry.LeftOut) == 0 {
+	if !leavesOut(entry) {
 		return false
 	}
 	generation, since := s.catalog.Definition(key.GroupKind)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
@@ -25,7 +26,8 @@ func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) 
 		return reconcile.Result{}, s.adoptUnrendered(ctx, bad)
 	}
 	key := client.ObjectKeyFromObject(bad)
-	s.progress(s.stateOf(key), false)
+	state := s.stateOf(key)
+	s.progress(state, false)
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeStalled)
 	before, after := conditionsOf(bad.Unstructured), conditionsOf(bad.Unstructured)
 	problem := plan.Problem{
@@ -44,6 +46,11 @@ func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) 
 	if reflect.DeepEqual(before, after) || bad.GetDeletionTimestamp() != nil {
 		return reconcile.Result{}, nil
 	}
+	if state.rewrites.Waits(now.Time) {
+		// The controller for whose definition it fits may say otherwise each time.
+		return reconcile.Result{RequeueAfter: state.rewrites.Due().Sub(now.Time)}, nil
+	}
+	state.rewrites.Again(backoff.TakenBack, now.Time)
 	log.FromContext(ctx).Info("the custom resource does not fit its type and is left alone", "error", bad.Err.Error())
 	patch, err := json.Marshal(map[string]any{
 		"metadata": status.Preconditions(bad),

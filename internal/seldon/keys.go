@@ -61,6 +61,8 @@ type keys struct {
 	// there says that our Secret is there, with this or with something before it, absent that none is, not even one of
 	// somebody else; seeded that the seed is read from it.
 	there, absent, seeded bool
+	// remade says that something that is kept for good was not there, or was damaged, and was made anew.
+	remade bool
 	// wakeAt is when something is due.
 	wakeAt time.Time
 }
@@ -81,7 +83,7 @@ func keysOf(
 		return k, k.makeAll(random, now, wanted)
 	}
 	k.seeded = len(k.data[entrySeed]) >= sha256.Size && !k.since().IsZero()
-	if !k.seeded {
+	if k.remade = !k.seeded; k.remade {
 		seed := make([]byte, sha256.Size)
 		if _, err := io.ReadFull(random, seed); err != nil {
 			return nil, fmt.Errorf("make a seed: %w", err)
@@ -177,6 +179,7 @@ func (k *keys) since() time.Time { return k.moment(entrySince) }
 func (k *keys) rotateAuthority(random io.Reader, now time.Time, name string) error {
 	active, next := k.authority(entryAuthority), k.authority(entryNext)
 	if active == nil {
+		k.remade = true
 		made, err := pki.NewAuthority(random, now, pki.CommonName(name))
 		if err != nil {
 			return err
@@ -284,6 +287,7 @@ func (k *keys) renew(random io.Reader, now time.Time) error {
 		have := k.pair(entry)
 		if have == nil {
 			// Somebody damaged it: it is asked for again.
+			k.remade = true
 			k.drop(entry)
 			continue
 		}

@@ -162,7 +162,7 @@ func TestDamagedKeysAreMadeAnew(t *testing.T) {
 	k := made(t, nil, testNow, webhook)
 	k.data[entryAuthority+suffixCert] = []byte("damaged")
 	k = made(t, k, testNow, webhook)
-	if k.stored {
+	if k.stored || !k.remade {
 		t.Error("a damaged authority counts as stored")
 	}
 	bundle, _ := k.Certificate(helm.Certificate{Kind: helm.Authority})
@@ -173,8 +173,11 @@ func TestDamagedKeysAreMadeAnew(t *testing.T) {
 	k.data[entryOf(webhook)+suffixKey] = []byte("damaged")
 	k = made(t, k, testNow, webhook)
 	pair, ok := k.Certificate(webhook)
-	if !ok || trusted(bundle.Cert, pair.Cert, testNow) != nil {
+	if !ok || trusted(bundle.Cert, pair.Cert, testNow) != nil || !k.remade {
 		t.Error("a damaged certificate is not made anew")
+	}
+	if other := made(t, k, testNow, webhook, helm.Certificate{Kind: helm.Leaf, CommonName: "other"}); other.stored || other.remade {
+		t.Error("a certificate that is asked for later counts as one that was lost")
 	}
 }
 

@@ -31,7 +31,7 @@ var labels = map[string]string{"app.kubernetes.io/part-of": "seldon", "app.kuber
 // they unlock do.
 func secretsOf(cr *v1alpha1.SeldonOperator, facts Facts) []plan.Object {
 	generated := secret(cr, keysName(cr), facts.Keys.data)
-	generated.IfNotPresent, generated.Generated = facts.Keys.absent, !facts.Keys.seeded
+	generated.IfNotPresent, generated.Generated = facts.Keys.absent, facts.Keys.remade
 	out := []plan.Object{generated}
 	if facts.KeepsRevisions {
 		data := map[string][]byte{}

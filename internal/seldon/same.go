@@ -19,5 +19,5 @@ func (s *system) SamePlan(before, now Facts) bool {
 }
 
 func sameKeys(a, b *keys) bool {
-	return a.there == b.there && a.absent == b.absent && a.seeded == b.seeded && a.wakeAt.Equal(b.wakeAt) && maps.EqualFunc(a.data, b.data, slices.Equal)
+	return a.there == b.there && a.absent == b.absent && a.seeded == b.seeded && a.remade == b.remade && a.wakeAt.Equal(b.wakeAt) && maps.EqualFunc(a.data, b.data, slices.Equal)
 }

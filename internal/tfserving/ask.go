@@ -31,6 +31,9 @@ const (
 	maxVersions = 200
 	// maxModelName is the most bytes of the name of a model in the status.
 	maxModelName = 253
+	// unknownModel and noVersion are said of a model that a server has read nothing of, or found no version of.
+	unknownModel = "the server does not know the model"
+	noVersion    = "the server knows of no version yet"
 	// unknownVersion is said of a version that a policy lists, of which TensorFlow Serving only logs that it is not there.
 	unknownVersion = "the server does not know the version: is its folder below the base path?"
 )

@@ -45,7 +45,7 @@ type Facts struct {
 	// Answer is what the model servers said last; nil while nobody was asked or nobody has answered yet.
 	Answer *Answer
 	// Restart tells apart the restarts of servers that read their config again and would not read the corrected one; empty for none so far.
-	// NextRestart is what it is to be once that config is written.
+	// NextRestart is the one that is due once that config is written; empty for none.
 	Restart, NextRestart string
 	// Held are the labels that stay where they are until their next version is available.
 	Held []modelconfig.HeldLabel
@@ -76,8 +76,8 @@ type Running struct {
 	Template string
 	// Inputs tells apart what users' objects gave its pods; empty where that is not recorded.
 	Inputs string
-	// Restart is Facts.Restart as its template has it.
-	Restart string
+	// Restart and NextRestart are those of Facts as the Deployment records them.
+	Restart, NextRestart string
 	// Autoscaled is the kind of the autoscaler of ours that has, or had last, the replicas; empty for none.
 	Autoscaled string
 	// Current says that the rollout is complete.

@@ -28,9 +28,10 @@ const (
 	hashAnnotation   = keeper.AnnotationPrefix + "config-hash"
 	// inputsAnnotation records what of users' objects the template follows from, for a manager that has not seen it become Ready.
 	inputsAnnotation = keeper.AnnotationPrefix + "inputs"
-	// restartAnnotation records on the Deployment, and before that on the ConfigMap that its servers read again and again, for which config they
-	// are restarted.
-	restartAnnotation = keeper.AnnotationPrefix + "restarted-for"
+	// restartAnnotation records on the Deployment the last restart of servers that would not read a corrected config, and nextRestartAnnotation
+	// the one that is due once that config is written.
+	restartAnnotation     = keeper.AnnotationPrefix + "restart"
+	nextRestartAnnotation = keeper.AnnotationPrefix + "next-restart"
 	// autoscaledAnnotation records the kind of the autoscaler of ours that has the replicas of the Deployment.
 	autoscaledAnnotation = keeper.AnnotationPrefix + "autoscaled"
 )
@@ -49,10 +50,9 @@ type gathering struct {
 	// secrets are the credentials that the pods read once at their start.
 	secrets []map[string][]byte
 	// liveText is the model config that servers read again and again; empty where there is none. live is what it says; its zero value
-	// stands for a text that somebody else has written, and which is about to be replaced. liveRestart is the restart that comes with it.
-	liveText    string
-	live        modelconfig.Config
-	liveRestart string
+	// stands for a text that somebody else has written, and which is about to be replaced.
+	liveText string
+	live     modelconfig.Config
 }
 
 // Gather does every read that rendering needs.
@@ -239,7 +239,7 @@ func (g *gathering) running() {
 	marks := seen.GetAnnotations()
 	g.facts.Running = &Running{
 		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Template: marks[templateAnnotation], Inputs: marks[inputsAnnotation],
-		Restart: marks[restartAnnotation], Autoscaled: marks[autoscaledAnnotation],
+		Restart: marks[restartAnnotation], NextRestart: marks[nextRestartAnnotation], Autoscaled: marks[autoscaledAnnotation],
 		Generation: child.Generation, ResourceVersion: child.ResourceVersion,
 		Current: child.Health.Status == health.Current,
 		Rollout: workload.RolloutOf(seen),

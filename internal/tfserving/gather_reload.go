@@ -2,6 +2,7 @@ package tfserving
 
 import (
 	"context"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -10,9 +11,6 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
-
-// restartLength is the number of characters that tell restarts apart.
-const restartLength = 8
 
 // liveConfig reads the model config that servers read again and again, as it is now.
 func (g *gathering) liveConfig(ctx context.Context) error {
@@ -24,9 +22,6 @@ func (g *gathering) liveConfig(ctx context.Context) error {
 		return err
 	}
 	g.liveText, _, _ = unstructured.NestedString(live.Object, "data", configFile(g.cr))
-	if mark := live.GetAnnotations()[restartAnnotation]; len(mark) == restartLength {
-		g.liveRestart = mark
-	}
 	if config, _, err := modelconfig.ParseNewer(g.liveText); err == nil {
 		g.live = config
 	}
@@ -49,41 +44,43 @@ func (g *gathering) holdLabels() {
 
 // restart decides whether servers that read their config again are restarted for the one that is declared now. TensorFlow Serving waits without
 // limit for a version of each new model, and reads no other config meanwhile, not even the corrected one (ServerCore::ReloadConfig in
-// model_servers/server_core.cc). The config is written before the pods are replaced: a new one must not start with the one before.
+// model_servers/server_core.cc). The pods are replaced once that is written: a new one must not start with the one before.
 func (g *gathering) restart() {
-	if !polls(g.cr, g.facts) {
+	running := g.facts.Running
+	if !polls(g.cr, g.facts) || running == nil {
 		return
 	}
-	g.facts.Restart = g.liveRestart
-	if running := g.facts.Running; running != nil && g.facts.Restart == "" {
-		g.facts.Restart = running.Restart
-	}
-	g.facts.NextRestart = g.facts.Restart
+	next := running.NextRestart
 	if g.blocked() {
 		// The config may be one that servers were restarted for before.
-		g.facts.NextRestart = hashOf(map[string]string{"restart": g.facts.Restart, "live": g.liveText, "declared": g.facts.ConfigText})[:restartLength]
+		next = hashOf(map[string]string{"restart": running.Restart, "live": g.liveText, "declared": g.facts.ConfigText})[:8]
+	}
+	g.facts.Restart, g.facts.NextRestart = running.Restart, next
+	if next != "" && g.liveText == g.facts.ConfigText {
+		g.facts.Restart, g.facts.NextRestart = next, ""
 	}
 }
 
-// blocked says that servers wait for a model of the config that they read now, and that the declared config has it no more, or elsewhere. One
+// blocked says that servers wait for a model of the config that MLKeeper wrote last, and that the declared config has it no more, or otherwise. One
 // that is declared as before may come yet.
 func (g *gathering) blocked() bool {
 	running := g.facts.Running
-	if g.liveText == "" || running == nil || running.Total == 0 || len(g.facts.Problems) > 0 {
+	if g.liveText == "" || running.Total == 0 || len(g.facts.Problems) > 0 || running.Hash != configHash(g.cr, g.liveText) {
 		return false
 	}
-	declared := map[modelconfig.Model]bool{}
+	declared, policies := map[modelconfig.Model]bool{}, g.facts.Config.Policies()
 	for _, m := range g.facts.Config.Models() {
 		declared[m] = true
 	}
 	return slices.ContainsFunc(g.live.Models(), func(m modelconfig.Model) bool {
-		return !declared[m] && (running.Ready == 0 || g.unknown(m.Name))
+		same := declared[m] && reflect.DeepEqual(policies[m.Name], g.live.Policies()[m.Name])
+		return !same && (running.Ready == 0 || g.unknown(m.Name))
 	})
 }
 
 // unknown says that, by what they answered last, a server knows no version of a model.
 func (g *gathering) unknown(model string) bool {
 	return slices.ContainsFunc(g.cr.Status.Models, func(m v1alpha1.ModelStatus) bool {
-		return m.Name == controller.Cut(model, maxModelName) && m.Version == "" && m.State == stateUnknown
+		return m.Name == controller.Cut(model, maxModelName) && m.Version == "" && (m.Error == unknownModel || m.Error == noVersion)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
@@ -15,7 +17,13 @@ import (
 // this is written first.
 func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 	model := func(name, path string) v1alpha1.Model { return v1alpha1.Model{Name: name, BasePath: path} }
-	others := []v1alpha1.ModelStatus{{Name: "m", Version: "1", State: stateAvailable}, {Name: "m", State: stateUnknown}}
+	waits := func(name string) v1alpha1.ModelStatus {
+		return v1alpha1.ModelStatus{Name: name, State: stateUnknown, Error: unknownModel}
+	}
+	others := []v1alpha1.ModelStatus{{Name: "m", Version: "1", State: stateAvailable}, waits("m")}
+	specific := model("m", "/modles/m")
+	specific.VersionPolicy = &v1alpha1.VersionPolicy{Specific: &v1alpha1.SpecificVersions{Versions: []int64{2}}}
+	silent := []v1alpha1.ModelStatus{{Name: "m", State: stateUnknown, Error: noAnswer}}
 	for name, c := range map[string]struct {
 		next     []v1alpha1.Model
 		says     []v1alpha1.ModelStatus
@@ -24,6 +32,8 @@ func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 	}{
 		"its base path is corrected":         {[]v1alpha1.Model{model("m", "/models/m")}, others, false, true},
 		"it is taken out":                    {nil, others, false, true},
+		"its versions are corrected":         {[]v1alpha1.Model{specific}, others, false, true},
+		"a server does not answer":           {[]v1alpha1.Model{model("m", "/models/m")}, silent, false, false},
 		"another one comes":                  {[]v1alpha1.Model{model("m", "/modles/m"), model("n", "/models/n")}, others, false, false},
 		"every server has a version":         {[]v1alpha1.Model{model("m", "/models/m")}, others[:1], false, false},
 		"nobody was asked":                   {[]v1alpha1.Model{model("m", "/models/m")}, nil, false, false},
@@ -43,9 +53,11 @@ func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 			}
 			cr.Spec.Models = []v1alpha1.Model{first, model("m", "/modles/m")}
 			pass()
-			before := deployed(t, pass(), "tfs").Spec.Template
-			cr.Spec.Models, cr.Status.Models = append([]v1alpha1.Model{first}, next...), says
 			p := pass()
+			before := deployed(t, p, "tfs").Spec.Template
+			wrong, _, _ := unstructured.NestedString(controllertest.MustFind(t, p, "ConfigMap", "tfs-config-live").Object, "data", "models.conf")
+			cr.Spec.Models, cr.Status.Models = append([]v1alpha1.Model{first}, next...), says
+			p = pass()
 			if !reflect.DeepEqual(deployed(t, p, "tfs").Spec.Template, before) {
 				t.Error("pods start before the config is written")
 			}
@@ -57,13 +69,13 @@ func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 			if reflect.DeepEqual(after, before) == replaced {
 				t.Errorf("the annotations of the pods are %v after %v", after.Annotations, before.Annotations)
 			}
-			if warned := strings.Contains(strings.Join(p.Warnings, "\n"), "are replaced"); warned != replaced && !starting {
+			if warned := strings.Contains(strings.Join(p.Warnings, "\n"), "are replaced"); warned != replaced {
 				t.Errorf("warnings %q", p.Warnings)
 			}
 			if replaced {
 				// Who undoes the next mistake declares what he has declared before.
 				undone := cr.Spec.Models
-				cr.Spec.Models, cr.Status.Models = append(slices.Clone(undone), model("n", "/m")), []v1alpha1.ModelStatus{{Name: "n", State: stateUnknown}}
+				cr.Spec.Models, cr.Status.Models = append(slices.Clone(undone), model("n", "/m")), []v1alpha1.ModelStatus{waits("n")}
 				pass()
 				cr.Spec.Models = undone
 				pass()
@@ -73,11 +85,21 @@ func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 				}
 				after = again
 			}
-			// Whoever deletes the ConfigMap restarts nobody, nor does what servers said of the config before.
-			c.Remove(plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: "ns", Name: "tfs-config-live"})
-			for range 2 {
-				if again := deployed(t, pass(), "tfs").Spec.Template; !reflect.DeepEqual(again, after) {
-					t.Errorf("the pods are replaced again: %v after %v", again.Annotations, after.Annotations)
+			// Whoever deletes the ConfigMap, or undoes what is written, restarts nobody, nor does what servers said of the config before.
+			live := plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: "ns", Name: "tfs-config-live"}
+			for _, change := range []func(){
+				func() { c.Remove(live) },
+				func() { c.Objects[live].Object["data"] = map[string]any{"models.conf": wrong} },
+			} {
+				change()
+				for range 2 {
+					p := pass()
+					if again := deployed(t, p, "tfs").Spec.Template; !reflect.DeepEqual(again, after) {
+						t.Errorf("the pods are replaced again: %v after %v", again.Annotations, after.Annotations)
+					}
+					if strings.Contains(strings.Join(p.Warnings, "\n"), "are replaced") {
+						t.Errorf("warnings %q", p.Warnings)
+					}
 				}
 			}
 		})

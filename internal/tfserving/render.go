@@ -92,7 +92,7 @@ func (r *renderer) checkPaths() {
 		}
 		taken[folder] = at.field
 	}
-	if _, written := r.parameters()[configFile(r.cr)]; written {
+	if _, written := parameters(r.cr)[configFile(r.cr)]; written {
 		r.problem(plan.Terminal, reasonPathTaken, "spec.configFileName", configFile(r.cr), "is the name of a file that MLKeeper writes",
 			"choose another name")
 	}

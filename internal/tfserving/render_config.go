@@ -40,20 +40,15 @@ type configs struct {
 // was: a pod that starts after that was broken reads what the others run. The name of an immutable one follows from its content, so
 // that pods of an older template keep theirs.
 func (r *renderer) configuration() {
-	file, parameters := configFile(r.cr), r.parameters()
-	all := maps.Clone(parameters)
-	all[file] = r.facts.ConfigText
+	file, parameters := configFile(r.cr), parameters(r.cr)
+	all := configFiles(r.cr, r.facts.ConfigText)
 	c := &r.configs
-	c.hash = hashOf(all)
+	c.hash = configHash(r.cr, r.facts.ConfigText)
 	c.podHash = c.hash
 	if polls(r.cr, r.facts) {
 		c.podHash = hashOf(parameters)
 		c.file = liveName(r.cr)
-		meta := r.meta(c.file)
-		if r.facts.NextRestart != "" {
-			meta.Annotations = map[string]string{restartAnnotation: r.facts.NextRestart}
-		}
-		r.add(plan.Typed(gvkConfigMap, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{file: r.facts.ConfigText}}))
+		r.add(plan.Typed(gvkConfigMap, &corev1.ConfigMap{ObjectMeta: r.meta(c.file), Data: map[string]string{file: r.facts.ConfigText}}))
 		r.immutable(parameters)
 		return
 	}
@@ -83,16 +78,26 @@ func (r *renderer) immutable(files map[string]string) {
 }
 
 // parameters are the files that MLKeeper writes beside the model config.
-func (r *renderer) parameters() map[string]string {
+func parameters(cr *v1alpha1.Tfserv) map[string]string {
 	out := map[string]string{}
-	if b := r.cr.Spec.Batching; b != nil {
+	if b := cr.Spec.Batching; b != nil {
 		out[batchingFile] = batching(b)
 	}
-	if m := r.cr.Spec.Monitoring; m != nil {
+	if m := cr.Spec.Monitoring; m != nil {
 		out[monitoringFile] = fmt.Sprintf("prometheus_config {\n  enable: true\n  path: %q\n}\n", cmp.Or(m.Path, defaultMetrics))
 	}
 	return out
 }
+
+// configFiles are all files of configuration, with a model config.
+func configFiles(cr *v1alpha1.Tfserv, text string) map[string]string {
+	out := parameters(cr)
+	out[configFile(cr)] = text
+	return out
+}
+
+// configHash is the hash of the configuration with a model config.
+func configHash(cr *v1alpha1.Tfserv, text string) string { return hashOf(configFiles(cr, text)) }
 
 // hashOf is a hash of files.
 func hashOf(files map[string]string) string {

@@ -20,7 +20,7 @@ const (
 	// they would not read again what they read again and again.
 	configHashAnnotation  = "servapi.dev-state.com/config-hash"
 	credentialsAnnotation = "servapi.dev-state.com/credentials-digest" //nolint:gosec // The name of an annotation.
-	restartedAnnotation   = "servapi.dev-state.com/restarted-for"
+	restartedAnnotation   = "servapi.dev-state.com/restart"
 
 	// user runs the server where no constraints of OpenShift choose one; the image has none, and would run as root.
 	user = 1000
@@ -41,8 +41,10 @@ func (r *renderer) deployment() {
 		meta.Annotations[templateAnnotation] = templateForm
 		meta.Annotations[inputsAnnotation] = r.plan.Inputs
 	}
-	if r.facts.Restart != "" {
-		meta.Annotations[restartAnnotation] = r.facts.Restart
+	for name, restart := range map[string]string{restartAnnotation: r.facts.Restart, nextRestartAnnotation: r.facts.NextRestart} {
+		if restart != "" {
+			meta.Annotations[name] = restart
+		}
 	}
 	mode, autoscaled := r.replicasMode()
 	if autoscaled != "" {

@@ -88,7 +88,7 @@ func (r *renderer) warnings() {
 	if r.cr.Spec.ConfigReload == v1alpha1.ConfigPoll && !polls(r.cr, r.facts) {
 		r.warn("spec.configReload is used as Restart: the models that are downloaded before the server starts need another pod")
 	}
-	if next, running := r.facts.NextRestart, r.facts.Running; next != "" && (running == nil || !running.Current || running.Restart != next) {
+	if running := r.facts.Running; running != nil && (r.facts.NextRestart != "" || r.facts.Restart != running.Restart) {
 		r.warn("the servers are replaced, since those that run wait for a model of an earlier config, and read no other config meanwhile")
 	}
 	if name := r.facts.Config.Logged(); name != "" {

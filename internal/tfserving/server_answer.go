@@ -91,9 +91,9 @@ func queryModel(ctx context.Context, client *http.Client, host string, port int3
 		if err != nil {
 			return serverAnswer{answered: true, failure: err.Error()}
 		}
-		return serverAnswer{answered: true, versions: model.kept(versions), failure: "the server knows of no version yet"}
+		return serverAnswer{answered: true, versions: model.kept(versions), failure: noVersion}
 	case http.StatusNotFound:
-		return serverAnswer{answered: true, failure: "the server does not know the model"}
+		return serverAnswer{answered: true, failure: unknownModel}
 	}
 	return serverAnswer{answered: true, failure: fmt.Sprintf("the server answered %d", resp.StatusCode)}
 }

@@ -49,7 +49,7 @@ func gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 	if err != nil {
 		return LoggerCA{}, err
 	}
-	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users[0] == cr, facts.Inference)}
+	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users[0] == cr)}
 	for _, user := range users {
 		source, ca := facts.Certs.Source, facts.Certs.CA
 		if user != cr {
@@ -76,17 +76,18 @@ func gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 }
 
 // keepsLoggerCA says that a custom resource renders the ConfigMap. One is enough for the namespace: the one that made it, and the oldest
-// that needs it makes it, also where somebody has spoilt the mark that says whose it is. Somebody else's is left as it is.
-func keepsLoggerCA(live *unstructured.Unstructured, cr *v1.TrustyAIService, oldest bool, inference Inference) bool {
+// that needs it makes it, also where somebody has spoilt the marks that say whose it is. Somebody else's is left as it is, and what a service that has
+// gone leaves is waited for.
+func keepsLoggerCA(live *unstructured.Unstructured, cr *v1.TrustyAIService, oldest bool) bool {
 	if live == nil {
 		return oldest
 	}
-	owner := live.GetAnnotations()[keeper.OwnerAnnotation]
-	of := func(one *v1.TrustyAIService) bool { return ownerID(one) == owner }
-	switch {
-	case of(cr):
+	switch ofNamespace := strings.TrimSuffix(ownerID(cr), cr.Name); {
+	case foreign(live):
+		return false
+	case stackOf(cr).Marked(live):
 		return true
-	case foreign(live), len(services(inference.Services, of)) > 0:
+	case strings.HasPrefix(live.GetAnnotations()[keeper.OwnerAnnotation], ofNamespace):
 		return false
 	default:
 		return oldest

@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
@@ -142,24 +141,33 @@ func TestLoggersBundleOfAUserStays(t *testing.T) {
 	}
 }
 
-// TestLoggersBundleIsKeptWithoutItsMark: whoever edits the mark that says whose it is has the ConfigMap repaired, and no other.
+// TestLoggersBundleIsKeptWithoutItsMark: whoever edits one of the marks that say whose it is has the ConfigMap repaired, and no other.
 func TestLoggersBundleIsKeptWithoutItsMark(t *testing.T) {
 	c, all := logged(t, "tas", "young")
 	renderAmong(t, c, all, 0)
 	live := c.Objects[plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: "ns", Name: loggerCA}]
-	live.SetLabels(map[string]string{keeper.ControllerLabel: ControllerName})
-	inference := Inference{Services: []client.Object{all[0], all[1]}}
-	for _, mark := range []string{"nobody", "", ownerID(all[0]) + "-changed"} {
-		live.SetAnnotations(map[string]string{keeper.OwnerAnnotation: mark})
-		for i, want := range []bool{true, false} {
-			if got := keepsLoggerCA(live, all[i], i == 0, inference); got != want {
-				t.Errorf("%q: %s keeps it: %t", mark, all[i].Name, got)
+	gone := all[0].DeepCopy()
+	gone.Name = "gone"
+	oldest, young := stackOf(all[0]), stackOf(all[1])
+	for name, c := range map[string]struct {
+		annotation, label string
+		want              []bool
+	}{
+		"the annotation says nobody":       {"nobody", oldest.Hash(), []bool{true, false}},
+		"no annotation":                    {"", oldest.Hash(), []bool{true, false}},
+		"the annotation says a namesake":   {oldest.ID() + "-changed", oldest.Hash(), []bool{true, false}},
+		"both say nobody":                  {"nobody", "nobody", []bool{true, false}},
+		"another than the oldest made it":  {young.ID(), young.Hash(), []bool{false, true}},
+		"the label says nobody":            {young.ID(), "nobody", []bool{false, true}},
+		"the service that made it is gone": {ownerID(gone), stackOf(gone).Hash(), []bool{false, false}},
+	} {
+		live.SetAnnotations(map[string]string{keeper.OwnerAnnotation: c.annotation})
+		live.SetLabels(map[string]string{keeper.ControllerLabel: ControllerName, keeper.StackLabel: c.label})
+		for i, want := range c.want {
+			if got := keepsLoggerCA(live, all[i], i == 0); got != want {
+				t.Errorf("%s: %s keeps it: %t", name, all[i].Name, got)
 			}
 		}
-	}
-	live.SetAnnotations(map[string]string{keeper.OwnerAnnotation: ownerID(all[1])})
-	if keepsLoggerCA(live, all[0], true, inference) || !keepsLoggerCA(live, all[1], false, inference) {
-		t.Error("the oldest takes it over from the one that made it")
 	}
 }
 

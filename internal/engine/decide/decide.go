@@ -45,6 +45,7 @@ const (
 	ReasonDrift        = "DriftDetected"
 	ReasonUnverified   = "OwnershipUnknown"
 	ReasonPruned       = "Pruned"
+	ReasonImmutable    = "Immutable"
 	ReasonNotServed    = "APINotServed"
 	ReasonNotSynced    = "CacheNotSynced"
 	ReasonDependency   = "DependencyNotReady"

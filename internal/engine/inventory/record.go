@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
@@ -17,10 +16,10 @@ import (
 
 // Record writes the entries of a reconciliation into the status of the Inventories. It removes objects from the spec that are
 // neither wanted nor exist any more. Of the Inventories that list none it keeps the first of each stage that the plan has; stages are
-// those of the plan. It returns the UIDs of those that it left, by name.
+// those of the plan. It returns the names of those that it deleted.
 func (s *Store) Record(
 	ctx context.Context, invs []*keeper.Inventory, stages []plan.Stage, stamped [][]plan.Stamped, entries []keeper.InventoryEntry,
-) (map[string]types.UID, error) {
+) (deleted []string, err error) {
 	stageOf := map[plan.Key]string{}
 	for i, stage := range stamped {
 		for _, o := range stage {
@@ -37,7 +36,7 @@ func (s *Store) Record(
 	for _, e := range entries {
 		recorded[KeyOf(e)] = true
 	}
-	deleted := make([]bool, len(invs))
+	gone := make([]bool, len(invs))
 	failures := parallel.Each(ctx, parallelWrites, invs, func(ctx context.Context, i int, inv *keeper.Inventory) error {
 		stage := inv.Spec.StageName
 		var spec, status []keeper.InventoryEntry
@@ -56,18 +55,17 @@ func (s *Store) Record(
 		}
 		planned := slices.ContainsFunc(stages, func(of plan.Stage) bool { return of.Name == stage })
 		if len(spec) == 0 && (!planned || inv != first[stage]) {
-			deleted[i] = true
+			gone[i] = true
 			return s.Delete(ctx, inv)
 		}
 		return s.replace(ctx, inv, spec, boundLeftOut(status))
 	})
-	left := map[string]types.UID{}
 	for i, inv := range invs {
-		if !deleted[i] {
-			left[inv.Name] = inv.UID
+		if gone[i] {
+			deleted = append(deleted, inv.Name)
 		}
 	}
-	return left, cmp.Or(failures...)
+	return deleted, cmp.Or(failures...)
 }
 
 // replace writes the lists of an Inventory, as far as they changed.

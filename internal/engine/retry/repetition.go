@@ -37,12 +37,12 @@ type repetition struct {
 	problem plan.Problem
 }
 
-// unproven is until when an object that was written after a pause may be changed again; zero when there was no pause.
-func (v repetition) unproven() time.Time {
-	if !v.Paused() {
+// Unproven is until when what was written after a pause may be taken back again; zero when there was no pause.
+func Unproven(r backoff.Repetition) time.Time {
+	if !r.Paused() {
 		return time.Time{}
 	}
-	return v.Last().Add(repetitionProof)
+	return r.Last().Add(repetitionProof)
 }
 
 // same says that what is declared and asked for is the same as when the object was written last.
@@ -68,8 +68,8 @@ func (s *State) holdRepetitions(actions []decide.Action, request func(plan.Key) 
 		case a.Writes() && v.Waits(now):
 			a.Verb, a.Reason, a.Detail = decide.Wait, v.problem.Reason, a.Key.String()+" to be left alone"
 			problems, due = append(problems, v.problem), earlier(due, v.Due())
-		case !a.Writes() && now.Before(v.unproven()):
-			problems, due = append(problems, v.problem), earlier(due, v.unproven())
+		case !a.Writes() && now.Before(Unproven(v.Repetition)):
+			problems, due = append(problems, v.problem), earlier(due, Unproven(v.Repetition))
 		}
 	}
 	return problems, due
@@ -94,14 +94,14 @@ func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (
 	if !v.Paused() {
 		return nil, time.Time{}
 	}
-	return []plan.Problem{v.problem}, v.unproven()
+	return []plan.Problem{v.problem}, Unproven(v.Repetition)
 }
 
 // repeated says that a write follows from nothing but what somebody else did: it is not the first one, and not that of another revision, for
 // which a hook runs anew. What is generated changes when somebody has made what was stored useless.
 func repeated(a decide.Action) bool {
 	switch a.Reason {
-	case decide.ReasonDrift, decide.ReasonPruned:
+	case decide.ReasonDrift, decide.ReasonPruned, decide.ReasonImmutable:
 		return true
 	case decide.ReasonChanged:
 		return a.Object.Generated
@@ -117,12 +117,12 @@ func repeated(a decide.Action) bool {
 // takenBack is the problem of an object that somebody changes or deletes whenever it was written.
 func takenBack(a decide.Action) plan.Problem {
 	p := plan.Problem{Class: plan.Blocked, Reason: ReasonRepairBackOff, Field: a.Key.Kind, Value: a.Key.Name}
-	switch a.Verb {
-	case decide.Create:
+	switch {
+	case a.Verb == decide.Create:
 		p.Reason = ReasonRecreationBackOff
 		p.Message = a.Key.String() + " is deleted by somebody whenever it was made"
 		p.Remedy = "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token"
-	case decide.Delete:
+	case a.Reason == decide.ReasonPruned:
 		p.Message = a.Key.String() + " is made again by somebody whenever it was deleted, with the labels of MLKeeper"
 		p.Remedy = "find out who makes it, by its managedFields and the audit log, and take these labels out of that one's manifests"
 	default:
