@@ -17,9 +17,8 @@ import (
 // errStaleCache says that a custom resource is not any more what it was read as. Its own event follows.
 var errStaleCache = errors.New("the custom resource was of the past")
 
-// setUnconfirmed remembers of a custom resource whether it may be of the past: a list may be, from an API server that lags behind. What is gone
-// may be in it, and what was changed as it was before. Nor does an event confirm it, since what follows such a list is what happened after
-// it, one by one.
+// setUnconfirmed remembers whether what is known of a custom resource may be of the past. An API server that lags behind lists what is gone, and what
+// was changed as it was before. The events that follow such a list confirm nothing, since they are of the past, too.
 func (s *stacks[C, F]) setUnconfirmed(key client.ObjectKey, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

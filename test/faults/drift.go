@@ -116,8 +116,8 @@ func (s *Suite) series(plans []Plan) {
 	}
 }
 
-// someDrifts runs changes until one is not repaired, or a child was changed so often that the next repair is reported as one of a fight; it
-// returns those that are still to run.
+// someDrifts runs changes until one is not repaired, or a child was changed so often that the repairs after that may be reported as a fight
+// (invariant 18). It returns the plans that are still to run.
 func (s *Suite) someDrifts(k *Kind, w *Workload, ref *reference, plans []Plan) []Plan {
 	r := s.newRun(k, w, plans[0])
 	defer r.close()

@@ -127,7 +127,7 @@ type InventoryEntry struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	LeftOut []string `json:"leftOut,omitempty"`
 	// definitionGeneration is the generation of the CustomResourceDefinition for which something was left out. The object is applied again
-	// when the definition changes. It is 0 for a kind without a definition.
+	// when the definition changes. It is 0 for a kind without a definition, and where nothing was left out.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DefinitionGeneration int64 `json:"definitionGeneration,omitempty"`

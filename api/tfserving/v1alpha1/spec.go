@@ -99,8 +99,8 @@ type TfservSpec struct {
 	// +optional
 	Strategy *StrategySpec `json:"strategy,omitempty"`
 	// configReload says how servers that run get another model config. Restart, the default, replaces the pods. Poll changes the file that
-	// they read every configPollSeconds: pods are not replaced where only models change, a label moves to another version when every
-	// server has that available, and readiness does not ask for a model. Where models are downloaded before the server starts, Restart is
+	// they read every configPollSeconds: where only models change, pods are replaced only if servers wait for a model that is corrected. A label moves
+	// to another version when every server has that available, and readiness does not ask for a model. Where models are downloaded before the server starts, Restart is
 	// used.
 	// +optional
 	// +kubebuilder:validation:Enum=Restart;Poll

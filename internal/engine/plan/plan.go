@@ -66,8 +66,8 @@ type Object struct {
 	// IfNotPresent says that the object is created if it is absent and otherwise left as it is in this pass: its content
 	// was made anew since none was known, and must not replace one that was made meanwhile.
 	IfNotPresent bool
-	// Generated says that the content is made by chance and was made anew in this pass, since none is stored that could be used: it is
-	// another one in each pass until one is, which is no other declaration (invariants 18 and 19).
+	// Generated says that the content is random and was made anew in this pass, since none that could be used is stored. It differs in each pass until
+	// one is stored, and is no change of what is declared (invariants 18 and 19).
 	Generated bool
 	// Adopt says that the object is adopted where it is there already and nobody owns it, such as the Namespace that a
 	// custom resource is in and renders too.

@@ -334,7 +334,7 @@ func (r *Reader) Read(before []watch.Ref) []watch.Ref {
 }
 
 // WatchLost has the lost objects watched that a plan no longer has: an object of somebody else may have taken the place of one, and no watch on
-// children tells when that goes. ended says that one has gone since it was read, of which a watch that was open already tells no more.
+// children tells when that goes. ended says that one has gone since it was read: a watch that was open already sends no event for it.
 func (r *Reader) WatchLost(ctx context.Context, p plan.Plan) (ended bool) {
 	for ref, found := range r.lost {
 		if p.Has(plan.Key{GroupKind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name}) {

@@ -246,7 +246,7 @@ func TestWhatTookThePlaceOfAChildIsWatched(t *testing.T) {
 	}
 }
 
-// TestWhatGoesBeforeItIsWatchedIsNoticed: a watch that others have opened tells nobody of what went before he asked for it.
+// TestWhatGoesBeforeItIsWatchedIsNoticed: a watch that is open already sends no event for what went before the reference.
 func TestWhatGoesBeforeItIsWatchedIsNoticed(t *testing.T) {
 	for name, c := range map[string]struct {
 		read, watched, ended bool
