@@ -79,7 +79,7 @@ func (a *Actor) recreate(ctx context.Context, req Request, client dynamic.Resour
 		res.Err = fmt.Errorf("it differs in a field that cannot be changed, and a new one would be refused, so that it stays as it is: %w", err)
 		return
 	}
-	res.Action.Verb, res.Action.Reason = decide.Delete, decide.ReasonImmutable
+	res.Action.Verb, res.Action.Reason = decide.Delete, decide.ReasonRecreated
 	version := live.GetResourceVersion()
 	a.remove(ctx, req, client, res, &version)
 }

@@ -45,7 +45,7 @@ const (
 	ReasonDrift        = "DriftDetected"
 	ReasonUnverified   = "OwnershipUnknown"
 	ReasonPruned       = "Pruned"
-	ReasonImmutable    = "Immutable"
+	ReasonRecreated    = "Immutable"
 	ReasonNotServed    = "APINotServed"
 	ReasonNotSynced    = "CacheNotSynced"
 	ReasonDependency   = "DependencyNotReady"

@@ -101,7 +101,7 @@ func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (
 // which a hook runs anew. What is generated changes when somebody has made what was stored useless.
 func repeated(a decide.Action) bool {
 	switch a.Reason {
-	case decide.ReasonDrift, decide.ReasonPruned, decide.ReasonImmutable:
+	case decide.ReasonDrift, decide.ReasonPruned, decide.ReasonRecreated:
 		return true
 	case decide.ReasonChanged:
 		return a.Object.Generated

@@ -125,7 +125,7 @@ func TestInvariant18WhatIsTakenBackIsWrittenLessAndLessOften(t *testing.T) {
 		"deleted":                    {decide.Action{Verb: decide.Create, Reason: decide.ReasonMissing, KnownUID: "u"}, decide.Create, ReasonRecreationBackOff},
 		"without its labels":         {decide.Action{Verb: decide.Create, Reason: decide.ReasonMissing, KnownUID: "u"}, decide.Apply, ReasonRepairBackOff},
 		"made again once it is gone": {decide.Action{Verb: decide.Delete, Reason: decide.ReasonPruned}, decide.Delete, ReasonRepairBackOff},
-		"made anew with another field that cannot be changed": {decide.Action{Verb: decide.Apply, Reason: decide.ReasonImmutable}, decide.Delete, ReasonRepairBackOff},
+		"made anew with another field that cannot be changed": {decide.Action{Verb: decide.Apply, Reason: decide.ReasonRecreated}, decide.Delete, ReasonRepairBackOff},
 		"replaced":              {decide.Action{Verb: decide.Apply, Reason: decide.ReasonUnverified, KnownUID: "u", UID: "v"}, decide.Apply, ReasonRepairBackOff},
 		"generated and deleted": {generated(decide.Action{Verb: decide.Create, Reason: decide.ReasonMissing, KnownUID: "u"}), decide.Create, ReasonRecreationBackOff},
 		"generated and emptied": {generated(decide.Action{Verb: decide.Apply, Reason: decide.ReasonChanged}), decide.Apply, ReasonRepairBackOff},
