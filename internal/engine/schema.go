@@ -44,11 +44,14 @@ func (s *stacks[C, F]) heldRequest(p *reconciliation[C, F], key plan.Key) retry.
 	return request
 }
 
-// leavesOut says that something was left out of an object that the API server would not take. What is left to others is none of it.
+// isLeftOut says that a text of an inventory entry tells of something that the API server would not take, and not of a field that is left to others.
+func isLeftOut(text string) bool {
+	return !strings.HasPrefix(text, act.IgnoredField) && !strings.HasPrefix(text, act.CededField)
+}
+
+// leavesOut says that something was left out of an object that the API server would not take.
 func leavesOut(entry keeper.InventoryEntry) bool {
-	return slices.ContainsFunc(entry.LeftOut, func(text string) bool {
-		return !strings.HasPrefix(text, act.IgnoredField) && !strings.HasPrefix(text, act.CededField)
-	})
+	return slices.ContainsFunc(entry.LeftOut, isLeftOut)
 }
 
 // writtenFor returns the generation of the definition for which something was left out of an object that was written now; 0 if nothing was.

@@ -272,7 +272,7 @@ func (s *stacks[C, F]) conflicts(p *reconciliation[C, F]) {
 			p.ceded = append(p.ceded, status.CededField{Object: a.Key, Field: f})
 		}
 		for _, w := range e.LeftOut {
-			if !strings.HasPrefix(w, act.IgnoredField) && !strings.HasPrefix(w, act.CededField) {
+			if isLeftOut(w) {
 				p.warnings = append(p.warnings, a.Key.String()+": "+w)
 			}
 		}

@@ -65,15 +65,15 @@ func (g *gathering) restart() {
 // that is declared as before may come yet.
 func (g *gathering) blocked() bool {
 	running := g.facts.Running
-	if g.liveText == "" || running.Total == 0 || len(g.facts.Problems) > 0 || running.Hash != configHash(g.cr, g.liveText) {
+	if g.liveText == "" || g.liveText == g.facts.ConfigText || running.Total == 0 || len(g.facts.Problems) > 0 || running.Hash != configHash(g.cr, g.liveText) {
 		return false
 	}
-	declared, policies := map[modelconfig.Model]bool{}, g.facts.Config.Policies()
+	declared, policies, before := map[modelconfig.Model]bool{}, g.facts.Config.Policies(), g.live.Policies()
 	for _, m := range g.facts.Config.Models() {
 		declared[m] = true
 	}
 	return slices.ContainsFunc(g.live.Models(), func(m modelconfig.Model) bool {
-		same := declared[m] && reflect.DeepEqual(policies[m.Name], g.live.Policies()[m.Name])
+		same := declared[m] && reflect.DeepEqual(policies[m.Name], before[m.Name])
 		return !same && (running.Ready == 0 || g.unknown(m.Name))
 	})
 }

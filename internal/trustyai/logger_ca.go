@@ -76,8 +76,8 @@ func gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 }
 
 // keepsLoggerCA says that a custom resource renders the ConfigMap. One is enough for the namespace: the one that made it, and the oldest
-// that needs it makes it, also where somebody has spoilt the marks that say whose it is. Somebody else's is left as it is, and what a service that has
-// gone leaves is waited for.
+// that needs it makes it, also where somebody has spoilt the marks that say whose it is. Somebody else's is left as it is, and so is that of a service
+// that has gone, until the garbage collector deletes it.
 func keepsLoggerCA(live *unstructured.Unstructured, cr *v1.TrustyAIService, oldest bool) bool {
 	if live == nil {
 		return oldest

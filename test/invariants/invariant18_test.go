@@ -31,6 +31,24 @@ func (r *rival) undone() []time.Time {
 	return slices.Clone(r.at)
 }
 
+// isBounded waits until the operator has written three times more than it may without a pause, and checks the pauses.
+func (r *rival) isBounded(t *testing.T) {
+	t.Helper()
+	const free = 6 // The first write, and five repairs.
+	var undone []time.Time
+	cluster.Eventually(t, patience, func() error {
+		if undone = r.undone(); len(undone) < free+3 {
+			return fmt.Errorf("it was written %d times", len(undone))
+		}
+		return nil
+	})
+	for i, least := free, 700*time.Millisecond; i < free+3; i, least = i+1, 2*least {
+		if pause := undone[i].Sub(undone[i-1]); pause < least {
+			t.Errorf("after %d writes it is written again after %s, and not %s", i, pause, least)
+		}
+	}
+}
+
 // rival starts one. undo changes the object, and returns false where there is nothing to undo.
 func (b *bench) rival(gvk schema.GroupVersionKind, name string, undo func(*unstructured.Unstructured) bool, write func(*unstructured.Unstructured) error) *rival {
 	namespace := b.ns
@@ -107,19 +125,7 @@ func TestInvariant18WhatSomebodyTakesBackIsWrittenLessAndLessOften(t *testing.T)
 			if c.object {
 				b.condition(name, "Ready", "False", "RepairBackOff")
 			}
-			const free = 6 // The first write, and five repairs.
-			var undone []time.Time
-			cluster.Eventually(t, patience, func() error {
-				if undone = r.undone(); len(undone) < free+3 {
-					return fmt.Errorf("it was written %d times", len(undone))
-				}
-				return nil
-			})
-			for i, least := free, 700*time.Millisecond; i < free+3; i, least = i+1, 2*least {
-				if pause := undone[i].Sub(undone[i-1]); pause < least {
-					t.Errorf("after %d writes it is written again after %s, and not %s", i, pause, least)
-				}
-			}
+			r.isBounded(t)
 			r.stop()
 			if c.gvk == bundleGVK {
 				b.patch(bundleGVK, b.ns, name, `{"metadata":{"finalizers":null}}`)
@@ -148,19 +154,7 @@ func TestInvariant18AnInventoryThatSomebodyDeletesIsMadeAgainLessAndLessOften(t 
 		return b.c.Client.Delete(b.Context(), u)
 	})
 	b.condition("b", "Ready", "False", "RecreationBackOff")
-	const free = 6
-	var at []time.Time
-	cluster.Eventually(t, patience, func() error {
-		if at = r.undone(); len(at) < free+3 {
-			return fmt.Errorf("it was made %d times", len(at))
-		}
-		return nil
-	})
-	for i, least := free, 700*time.Millisecond; i < free+3; i, least = i+1, 2*least {
-		if pause := at[i].Sub(at[i-1]); pause < least {
-			t.Errorf("after %d times it is made again after %s, and not %s", i, pause, least)
-		}
-	}
+	r.isBounded(t)
 	r.stop()
 	b.apply("b", spec("w"))
 	b.ready("b")
