@@ -31,10 +31,12 @@ func (r *rival) undone() []time.Time {
 	return slices.Clone(r.at)
 }
 
+// repairs are the writes that come without a pause where each is taken back: the first one, and five repairs.
+const repairs = 6
+
 // isBounded waits until the operator has written three times more than it may without a pause, and checks the pauses.
-func (r *rival) isBounded(t *testing.T) {
+func (r *rival) isBounded(t *testing.T, free int) {
 	t.Helper()
-	const free = 6 // The first write, and five repairs.
 	var undone []time.Time
 	cluster.Eventually(t, patience, func() error {
 		if undone = r.undone(); len(undone) < free+3 {
@@ -125,7 +127,7 @@ func TestInvariant18WhatSomebodyTakesBackIsWrittenLessAndLessOften(t *testing.T)
 			if c.object {
 				b.condition(name, "Ready", "False", "RepairBackOff")
 			}
-			r.isBounded(t)
+			r.isBounded(t, repairs)
 			r.stop()
 			if c.gvk == bundleGVK {
 				b.patch(bundleGVK, b.ns, name, `{"metadata":{"finalizers":null}}`)
@@ -154,8 +156,43 @@ func TestInvariant18AnInventoryThatSomebodyDeletesIsMadeAgainLessAndLessOften(t 
 		return b.c.Client.Delete(b.Context(), u)
 	})
 	b.condition("b", "Ready", "False", "RecreationBackOff")
-	r.isBounded(t)
+	r.isBounded(t, repairs)
 	r.stop()
 	b.apply("b", spec("w"))
+	b.ready("b")
+}
+
+// TestInvariant18WhatIsRenderedFromWhatTwoClientsFightOverIsWrittenLessAndLessOften: two clients disagree about a Secret, and each of them
+// writes it as soon as the object that is rendered from it has followed the other. Other content is written at once.
+func TestInvariant18WhatIsRenderedFromWhatTwoClientsFightOverIsWrittenLessAndLessOften(t *testing.T) {
+	b := open(t, options{})
+	secret := &unstructured.Unstructured{Object: map[string]any{"stringData": map[string]any{"a": "1"}}}
+	secret.SetGroupVersionKind(secretGVK)
+	secret.SetNamespace(b.ns)
+	secret.SetName("s")
+	if err := b.c.Client.Create(b.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	spec := one(configMap(b.ns, "m", "v"))
+	spec.Secret = "s"
+	b.apply("b", spec)
+	b.ready("b")
+	followed, writes := "", 0
+	r := b.rival(configMapGVK, "m", func(u *unstructured.Unstructured) bool {
+		digest := u.GetAnnotations()[keeper.AppliedHashAnnotation]
+		if digest == followed {
+			return false
+		}
+		followed = digest
+		return true
+	}, func(*unstructured.Unstructured) error {
+		writes++
+		b.patch(secretGVK, b.ns, "s", fmt.Sprintf(`{"stringData":{"a":"%d"}}`, (writes+1)%2))
+		return nil
+	})
+	b.condition("b", "Ready", "False", "RepairBackOff")
+	r.isBounded(t, repairs+1) // The first write is not remembered, so that its content is new once more.
+	r.stop()
+	b.patch(secretGVK, b.ns, "s", `{"stringData":{"a":"another"}}`)
 	b.ready("b")
 }

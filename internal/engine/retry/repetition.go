@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"slices"
 	"time"
 
 	"mlkeeper.dev/internal/engine/act"
@@ -29,12 +30,16 @@ func Repeats(problem plan.Problem) bool {
 	return problem.Reason == ReasonRecreationBackOff || problem.Reason == ReasonRepairBackOff
 }
 
-// repetition is how often an object was written lately, although what is declared has not changed, and when it is again.
+// maxContents is how many contents of an object are remembered: where two clients disagree about what it is rendered from, it has two.
+const maxContents = 4
+
+// repetition is how often an object was written lately with the same content, and when it is again.
 type repetition struct {
 	backoff.Repetition
-	digest  string
-	request Request
-	problem plan.Problem
+	// contents are the digests of what was written lately, the last one first.
+	contents []string
+	request  Request
+	problem  plan.Problem
 }
 
 // Unproven is until when what was written after a pause may be taken back again; zero when there was no pause.
@@ -45,9 +50,15 @@ func Unproven(r backoff.Repetition) time.Time {
 	return r.Last().Add(repetitionProof)
 }
 
-// same says that what is declared and asked for is the same as when the object was written last.
+// same says that what is declared was written lately for what is asked for now.
 func (v repetition) same(o plan.Stamped, request Request) bool {
-	return v.request == request && (o.Generated || v.digest == o.Digest)
+	return v.request == request && (o.Generated || slices.Contains(v.contents, o.Digest))
+}
+
+// wrote remembers a content, and forgets the oldest.
+func (v *repetition) wrote(content string) {
+	others := slices.DeleteFunc(v.contents, func(c string) bool { return c == content })
+	v.contents = append([]string{content}, others[:min(len(others), maxContents-1)]...)
 }
 
 // holdRepetitions turns writes whose pause is not over into waits. It returns their problems, and those of objects that are as declared and
@@ -63,8 +74,9 @@ func (s *State) holdRepetitions(actions []decide.Action, request func(plan.Key) 
 		v, again := s.repetitions[a.Key]
 		switch {
 		case !again:
-		case !v.same(a.Object, request(a.Key)):
+		case v.request != request(a.Key):
 			delete(s.repetitions, a.Key)
+		case !v.same(a.Object, v.request):
 		case a.Writes() && v.Waits(now):
 			a.Verb, a.Reason, a.Detail = decide.Wait, v.problem.Reason, a.Key.String()+" to be left alone"
 			problems, due = append(problems, v.problem), earlier(due, v.Due())
@@ -75,10 +87,11 @@ func (s *State) holdRepetitions(actions []decide.Action, request func(plan.Key) 
 	return problems, due
 }
 
-// recordRepetition counts the write of an object that somebody has changed or deleted since it was written. It returns the problem of one that
-// may be changed again, and until when.
+// recordRepetition counts the writes of an object with content that it had lately. Nothing but what somebody else did brings those about: he
+// changed or deleted the object, or made what is generated of no use, or what it is rendered from changes back and forth. It returns the
+// problem of an object that may be changed again, and until when.
 func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (problems []plan.Problem, due time.Time) {
-	if !r.Wrote || !repeated(r.Action) {
+	if !r.Wrote || first(r.Action) {
 		return nil, time.Time{}
 	}
 	if s.repetitions == nil {
@@ -86,10 +99,14 @@ func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (
 	}
 	v := s.repetitions[r.Action.Key]
 	if !v.same(r.Action.Object, request) {
-		v = repetition{}
+		v.Repetition = backoff.Repetition{}
 	}
-	v.digest, v.request, v.problem = r.Action.Object.Digest, request, takenBack(r.Action)
+	if v.request != request {
+		v.contents = nil
+	}
 	v.Again(backoff.TakenBack, now)
+	v.request, v.problem = request, takenBack(r.Action)
+	v.wrote(r.Action.Object.Digest)
 	s.repetitions[r.Action.Key] = v
 	if !v.Paused() {
 		return nil, time.Time{}
@@ -97,22 +114,8 @@ func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (
 	return []plan.Problem{v.problem}, Unproven(v.Repetition)
 }
 
-// repeated says that a write follows from nothing but what somebody else did: it is not the first one, and not that of another revision, for
-// which a hook runs anew. What is generated changes when somebody has made what was stored useless.
-func repeated(a decide.Action) bool {
-	switch a.Reason {
-	case decide.ReasonDrift, decide.ReasonPruned, decide.ReasonRecreated:
-		return true
-	case decide.ReasonChanged:
-		return a.Object.Generated
-	case decide.ReasonMissing:
-		return a.KnownUID != ""
-	case decide.ReasonUnverified:
-		// Somebody made it anew with the labels and annotations that it had.
-		return a.KnownUID != "" && a.KnownUID != a.UID
-	}
-	return false
-}
+// first says that a write is the first one of an object. It is not counted: most objects are never written again, and cost no memory so.
+func first(a decide.Action) bool { return a.Verb == decide.Create && a.KnownUID == "" }
 
 // takenBack is the problem of an object that somebody changes or deletes whenever it was written.
 func takenBack(a decide.Action) plan.Problem {
@@ -125,6 +128,10 @@ func takenBack(a decide.Action) plan.Problem {
 	case a.Reason == decide.ReasonPruned:
 		p.Message = a.Key.String() + " is made again by somebody whenever it was deleted, with the labels of MLKeeper"
 		p.Remedy = "find out who makes it, by its managedFields and the audit log, and take these labels out of that one's manifests"
+	case a.Reason == decide.ReasonChanged && !a.Object.Generated:
+		p.Message = "what " + a.Key.String() + " is rendered from changes back and forth"
+		p.Remedy = "find out who changes it, such as two clients that disagree about a Secret or ConfigMap that this resource refers to, by its " +
+			"managedFields and the audit log, and have one of them leave it"
 	default:
 		p.Message = a.Key.String() + " is changed back by somebody whenever it was repaired"
 		p.Remedy = "find out who changes it, by its managedFields and the audit log, and have one of the two leave it"

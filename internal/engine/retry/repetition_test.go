@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -65,13 +66,55 @@ func TestDeletedAgainAndAgainIsRecreatedWithBackoff(t *testing.T) {
 func TestAHookOfEachRevisionIsDeletedByNobody(t *testing.T) {
 	now, s := time.Unix(1e9, 0), State{}
 	for i := range 3 * backoff.TakenBack.Free {
-		actions := []decide.Action{{Verb: decide.Create, Reason: decide.ReasonChanged, Key: secret, KnownUID: "before"}}
+		actions := []decide.Action{{
+			Verb: decide.Create, Reason: decide.ReasonChanged, Key: secret, KnownUID: "before", Object: plan.Stamped{Object: plan.Object{Hook: true}, Digest: fmt.Sprint(i)},
+		}}
 		held, _ := s.Hold(actions, unchanged, now)
 		recorded, _ := s.Record(act.Result{Action: actions[0], Wrote: true}, Request{}, now)
 		if problems := slices.Concat(held, recorded); len(problems) > 0 || actions[0].Verb != decide.Create {
 			t.Fatalf("revision %d: %s, %v", i, actions[0].Verb, problems)
 		}
 		now = now.Add(time.Second)
+	}
+}
+
+// TestInvariant18ContentThatChangesBackAndForthIsWrittenLessAndLessOften: facts that another client changes back and forth are another content each
+// time, but none that was not written before. What is new is written at once, and so is each of the contents for what the user asks for anew.
+func TestInvariant18ContentThatChangesBackAndForthIsWrittenLessAndLessOften(t *testing.T) {
+	now, s, writes := time.Unix(1e9, 0), State{}, 0
+	reconcile := func(user, content string) bool {
+		request := Request{User: user}
+		actions := []decide.Action{{
+			Verb: decide.Apply, Reason: decide.ReasonChanged, Key: secret, KnownUID: "u", UID: "u", Object: plan.Stamped{Digest: content},
+		}}
+		problems, due := s.Hold(actions, func(plan.Key) Request { return request }, now)
+		if actions[0].Verb == decide.Apply {
+			s.Record(act.Result{Action: actions[0], Wrote: true}, request, now)
+			return true
+		}
+		if len(problems) != 1 || problems[0].Reason != ReasonRepairBackOff || !due.After(now) {
+			t.Fatalf("it waits until %s for %+v", due, problems)
+		}
+		return false
+	}
+	for begin := now; now.Before(begin.Add(time.Hour)); now = now.Add(100 * time.Millisecond) {
+		if reconcile("1", []string{"a", "b", "c"}[writes%3]) {
+			writes++
+		}
+	}
+	if most := 3 + backoff.TakenBack.Free + 10 + 12; writes <= 3+backoff.TakenBack.Free || writes > most {
+		t.Errorf("it was written %d times within an hour, not %d at most", writes, most)
+	}
+	if reconcile("1", "a") {
+		t.Error("a content of before does not wait")
+	}
+	if !reconcile("1", "another") {
+		t.Error("what is new waits")
+	}
+	for _, content := range []string{"a", "b"} {
+		if !reconcile("2", content) {
+			t.Errorf("%s waits, which the user has asked for", content)
+		}
 	}
 }
 
