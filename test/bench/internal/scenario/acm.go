@@ -3,13 +3,11 @@ package scenario
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -409,12 +407,9 @@ type elementBaseline struct {
 
 // floorElement is an element of the baseline.
 type floorElement struct {
-	// mu is held while its writes are sent, since they follow one another.
-	mu sync.Mutex
+	replay
 	// named makes what was captured that of the element.
 	named func([]byte) []byte
-	// version is the resourceVersion that its last write answered. Some statuses name it as a precondition.
-	version string
 }
 
 // deploy queues an element with its service and the first statuses.
@@ -425,6 +420,7 @@ func (f *elementBaseline) deploy(element, service string) {
 	}
 	f.queue.add(func(ctx context.Context) error {
 		e := &floorElement{named: named}
+		e.wire = f.wire
 		answer, err := f.send(ctx, f.stack.create, e)
 		if err != nil {
 			return err
@@ -471,24 +467,8 @@ func (f *elementBaseline) ready(service world.Followed) {
 	})
 }
 
-// inPrecondition finds the resourceVersion that a status names.
-var inPrecondition = regexp.MustCompile(`"resourceVersion":"[0-9]+"`)
-
 // send sends what was captured for an element.
-func (f *elementBaseline) send(ctx context.Context, r world.Request, e *floorElement) (answer world.Followed, err error) {
-	body := e.named(r.Body)
-	if e.version != "" {
-		body = inPrecondition.ReplaceAll(body, []byte(`"resourceVersion":"`+e.version+`"`))
-	}
-	raw, err := f.wire.Do(ctx, r.Method, string(e.named([]byte(r.URI))), r.ContentType, body)
-	if err != nil {
-		return answer, err
-	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return answer, err
-	}
-	if r.Path() != servicesPath {
-		e.version = answer.Metadata.ResourceVersion
-	}
-	return answer, nil
+func (f *elementBaseline) send(ctx context.Context, r world.Request, e *floorElement) (world.Followed, error) {
+	r.URI, r.Body = string(e.named([]byte(r.URI))), e.named(r.Body)
+	return e.replay.send(ctx, r)
 }

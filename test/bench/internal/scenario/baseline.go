@@ -83,16 +83,16 @@ type baseline struct {
 	stack Stack
 
 	mu sync.Mutex
-	// uids and of are by the Deployment that serves.
-	uids map[string]string
-	of   map[string]world.Service
-	left int
-	done chan struct{}
+	// replays and of are by the Deployment that serves.
+	replays map[string]*replay
+	of      map[string]world.Service
+	left    int
+	done    chan struct{}
 }
 
 func newBaseline(wire *world.Wire, stack Stack, services []world.Service) *baseline {
 	f := &baseline{
-		wire: wire, queue: newQueue(), stack: stack, uids: map[string]string{}, of: map[string]world.Service{},
+		wire: wire, queue: newQueue(), stack: stack, replays: map[string]*replay{}, of: map[string]world.Service{},
 		left: len(services), done: make(chan struct{}),
 	}
 	for _, s := range services {
@@ -102,17 +102,14 @@ func newBaseline(wire *world.Wire, stack Stack, services []world.Service) *basel
 }
 
 // made queues the stack of a custom resource.
-func (f *baseline) made(s world.Service, uid string) {
+func (f *baseline) made(s world.Service, cr world.Followed) {
+	r := &replay{wire: f.wire}
+	r.took(cr)
 	f.mu.Lock()
-	f.uids[s.DeploymentKey()] = uid
+	f.replays[s.DeploymentKey()] = r
 	f.mu.Unlock()
 	f.queue.add(func(ctx context.Context) error {
-		for _, r := range append(f.stack.Creates[:len(f.stack.Creates):len(f.stack.Creates)], f.stack.Accepted) {
-			if err := f.send(ctx, f.stack.For(r, s, uid)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return f.send(ctx, s, r, append(f.stack.Creates[:len(f.stack.Creates):len(f.stack.Creates)], f.stack.Accepted))
 	})
 }
 
@@ -120,16 +117,13 @@ func (f *baseline) made(s world.Service, uid string) {
 func (f *baseline) available(d world.Followed) {
 	f.mu.Lock()
 	s, ok := f.of[d.Key()]
-	uid := f.uids[d.Key()]
+	r := f.replays[d.Key()]
 	f.mu.Unlock()
 	if !ok {
 		return
 	}
 	f.queue.add(func(ctx context.Context) error {
-		var err error
-		for _, r := range append(f.stack.Late[:len(f.stack.Late):len(f.stack.Late)], f.stack.Ready) {
-			err = errors.Join(err, f.send(ctx, f.stack.For(r, s, uid)))
-		}
+		err := f.send(ctx, s, r, append(f.stack.Late[:len(f.stack.Late):len(f.stack.Late)], f.stack.Ready))
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.left--; f.left == 0 {
@@ -139,9 +133,16 @@ func (f *baseline) available(d world.Followed) {
 	})
 }
 
-func (f *baseline) send(ctx context.Context, r world.Request) error {
-	_, err := f.wire.Do(ctx, r.Method, r.URI, r.ContentType, r.Body)
-	return err
+// send sends the writes of one service, one after the other.
+func (f *baseline) send(ctx context.Context, s world.Service, r *replay, writes []world.Request) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, write := range writes {
+		if _, err := r.send(ctx, f.stack.For(write, s, r.uid)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // run works until every service is Ready.

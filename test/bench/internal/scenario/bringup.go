@@ -31,7 +31,7 @@ func isReady(f world.Followed) bool {
 // create creates custom resources with as many writers as the operator has workers, and calls back after each. It
 // returns when each was acknowledged, by its key.
 func (b *Bench) create(
-	ctx context.Context, c *world.Cluster, services []world.Service, call func(world.Service, string),
+	ctx context.Context, c *world.Cluster, services []world.Service, call func(world.Service, world.Followed),
 ) (map[string]birth, error) {
 	bodies, paths := make([][]byte, len(services)), make([]string, len(services))
 	for i, s := range services {
@@ -63,7 +63,7 @@ func (b *Bench) create(
 			out[s.Key()] = birth{uid: made.Metadata.UID, at: at}
 			mu.Unlock()
 			if call != nil {
-				call(s, made.Metadata.UID)
+				call(s, made)
 			}
 			return nil
 		})

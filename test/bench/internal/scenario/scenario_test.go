@@ -3,10 +3,15 @@ package scenario
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"mlkeeper.dev/test/bench/internal/audit"
 	"mlkeeper.dev/test/bench/internal/world"
@@ -46,6 +51,36 @@ func TestAStackIsSentForAnotherService(t *testing.T) {
 	}
 	if s.Minimum() != 6 {
 		t.Errorf("the minimum is %d", s.Minimum())
+	}
+}
+
+// TestAReplayNamesTheVersionThatItFollowsFrom: the API server refuses a status of another version, whatever was captured.
+func TestAReplayNamesTheVersionThatItFollowsFrom(t *testing.T) {
+	var bodies []string
+	answers := []string{`{"metadata":{"uid":"child","resourceVersion":"8"}}`, `{"metadata":{"uid":"cr","resourceVersion":"9"}}`, `{"metadata":{"uid":"cr","resourceVersion":"10"}}`}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		_, _ = io.WriteString(w, answers[len(bodies)-1])
+	}))
+	defer server.Close()
+	wire, err := world.NewWire(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cr world.Followed
+	cr.Metadata.UID, cr.Metadata.ResourceVersion = "cr", "7"
+	r := &replay{wire: wire}
+	r.took(cr)
+	for range answers {
+		if _, err := r.send(t.Context(), world.Request{Method: "PATCH", URI: "/", Body: []byte(`{"metadata":{"uid":"cr","resourceVersion":"123"}}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, version := range []string{"7", "7", "9"} {
+		if want := `{"metadata":{"uid":"cr","resourceVersion":"` + version + `"}}`; bodies[i] != want {
+			t.Errorf("write %d is %s, not %s", i, bodies[i], want)
+		}
 	}
 }
 
