@@ -326,6 +326,67 @@ data:
 	}
 }
 
+// TestFilesBesideModelsHaveAFolderOfTheirOwn: a file may be mounted alone into the folder of a volume, or into the root, and a folder may not.
+func TestFilesBesideModelsHaveAFolderOfTheirOwn(t *testing.T) {
+	for folder, want := range map[string]string{"/models/": "", "/": "", "/config/": "/config"} {
+		text := serverOf("--model_config_file="+folder+"models.config",
+			"{name: config, mountPath: "+folder+"models.config, subPath: models.config}, {name: models, mountPath: /models}, "+
+				"{name: gcs, mountPath: "+folder+"key.json, subPath: key}",
+			"{name: config, configMap: {name: config}}, {name: models, persistentVolumeClaim: {claimName: models}}, {name: gcs, secret: {secretName: s}}",
+		) + `
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: config, namespace: ns}
+data:
+  models.config: 'model_config_list { config { name: "a" base_path: "/models/a" model_platform: "tensorflow" } }'
+`
+		text = strings.Replace(text, "volumeMounts:", "env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: "+folder+"key.json}], volumeMounts:", 1)
+		r := Convert(objects(t, text), Options{Suffix: "-tfs"})
+		if len(r.Tfservs) != 1 || len(r.Warnings) > 0 {
+			t.Fatalf("%s:\n%s", folder, printed(t, r))
+		}
+		// Both files are in the one folder, which only one of them can have.
+		if s := r.Tfservs[0].Spec; s.ConfigFileLocation != want || s.SecretFileLocation != "" || s.ModelVolume.MountPath != "/models" {
+			t.Errorf("%s: the config is in %q, the credentials in %q, the models at %q", folder, s.ConfigFileLocation, s.SecretFileLocation, s.ModelVolume.MountPath)
+		}
+	}
+}
+
+// TestAConfigOfANewerServer is converted as it is, unless MLKeeper would have to print it anew.
+func TestAConfigOfANewerServer(t *testing.T) {
+	for base, want := range map[string]int{"gs://b/a": 1, "s3://b/a": 0} {
+		r := Convert(objects(t, serverOf("--model_config_file=/config/models", "{name: config, mountPath: /config}", "{name: config, configMap: {name: config}}")+`
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: config, namespace: ns}
+data:
+  models: 'model_config_list { config { name: "a" base_path: "`+base+`" model_platform: "tensorflow" of_tomorrow: 1 } }'
+`), Options{Suffix: "-tfs", Downloader: "downloader"})
+		warned := slices.ContainsFunc(r.Warnings, func(m Message) bool { return strings.Contains(m.Text, "of_tomorrow") })
+		if len(r.Tfservs) != want || (len(r.Errors) > 0) != (want == 0) || !warned {
+			t.Errorf("%s:\n%s", base, printed(t, r))
+		}
+	}
+}
+
+// TestKnativeWithoutALimitIsTold: the Tfserv would have one pod for what had dozens under load.
+func TestKnativeWithoutALimitIsTold(t *testing.T) {
+	const standard = "metadata: {name: m, namespace: ns, annotations: {serving.kserve.io/deploymentMode: Standard}}"
+	for fields, warned := range map[string]bool{
+		"": true, "    minReplicas: 2\n    maxReplicas: 0\n": true, "    scaleTarget: 10\n": true, "    minReplicas: 2\n    maxReplicas: 2\n": false,
+	} {
+		for _, mode := range []string{"metadata: {name: m, namespace: ns}", standard} {
+			r := Convert(objects(t, strings.Replace(service, "metadata: {name: m, namespace: ns}", mode, 1)+fields), Options{})
+			told := slices.ContainsFunc(r.Warnings, func(m Message) bool { return strings.Contains(m.Text, "spec.autoscaling") })
+			if told != (warned && mode != standard) || len(r.Tfservs) != 1 {
+				t.Errorf("%q of %s:\n%s", fields, mode, printed(t, r))
+			}
+		}
+	}
+}
+
 // TestCredentialsKeepTheirKey, whatever the file is called.
 func TestCredentialsKeepTheirKey(t *testing.T) {
 	for name, c := range map[string]struct{ mount, items, file string }{

@@ -56,6 +56,7 @@ func (c *conversion) deployment() {
 	}
 	c.models(s, at)
 	c.credentials(s, at)
+	c.folders(at)
 	c.tls(s, at)
 	c.container(at...)
 	c.containerPorts(at)
@@ -238,16 +239,23 @@ func (c *conversion) modelConfig(file string, at []string) {
 	}
 	c.used[config] = true
 	text, _, _ := unstructured.NestedString(config.Object, "data", key)
-	parsed, err := modelconfig.Parse(text)
+	// A Deployment is converted with its image, which the operator takes for one that may be newer.
+	parsed, unknown, err := modelconfig.ParseNewer(text)
 	if err != nil {
 		c.fail(field, "the model config in ConfigMap %s: %v", v.ConfigMap.Name, err)
 		return
+	}
+	if unknown != "" {
+		c.warn(field, "the model config in ConfigMap %s has a field that MLKeeper does not know, and does not check: %s", v.ConfigMap.Name, unknown)
 	}
 	for _, m := range parsed.Models() {
 		if strings.HasPrefix(m.BasePath, "s3://") && c.out.Spec.S3 == nil {
 			c.s3(field)
 		}
 		c.volume(m.BasePath, at)
+	}
+	if unknown != "" && c.out.Spec.S3 != nil {
+		c.fail(field, "MLKeeper prints a model config anew for models that it downloads, and would drop that field: take it out")
 	}
 }
 
@@ -290,6 +298,22 @@ func (c *conversion) credentials(s *server, at []string) {
 	}
 	key, folder := mountedKey(file, mount, v.Secret.Items)
 	c.out.Spec.SecretName, c.out.Spec.SecretFileName, c.out.Spec.SecretFileLocation = v.Secret.SecretName, key, folder
+}
+
+// folders leaves the folder of the model config, and of the credentials, to MLKeeper where something else is mounted there, or where it is the
+// root: the file was mounted alone. The server is told of either by MLKeeper.
+func (c *conversion) folders(at []string) {
+	taken := map[string]bool{"/": true}
+	if v := c.out.Spec.ModelVolume; v != nil {
+		taken[v.MountPath] = true
+	}
+	for _, folder := range []*string{&c.out.Spec.ConfigFileLocation, &c.out.Spec.SecretFileLocation} {
+		if taken[*folder] {
+			c.note(join(append(slices.Clone(at), "volumeMounts")), "a file was mounted alone in %s, and is in a folder of its own in the new pods", *folder)
+			*folder = ""
+		}
+		taken[*folder] = *folder != ""
+	}
 }
 
 // mountedKey is the key of a ConfigMap or Secret that is at a path, and the folder in which it is mounted under its own name.

@@ -143,6 +143,12 @@ func (c *conversion) kserveScale() {
 		return
 	}
 	c.out.Spec.Replicas = ptr.To(c.within(join(at("minReplicas")), least))
+	if !raw && most == 0 {
+		// KServe sets the annotation max-scale for another number only (ksvc_reconciler.go), and without it Knative has no limit.
+		c.warn(join(at("maxReplicas")), "is not set, so that Knative adds pods without a limit under load, and the Tfserv has %d: say in "+
+			"spec.autoscaling how many it may have", *c.out.Spec.Replicas)
+		return
+	}
 	if !hasMost || most <= least {
 		if hasTarget || metric != "" {
 			c.note("spec.predictor", "scaleTarget and scaleMetric have no effect, since the number of pods is fixed")
