@@ -28,7 +28,7 @@ func carryOut(me Identity, s *State, m Message, received time.Time) []Effect {
 	}
 	var out []Effect
 	for _, t := range all {
-		if !takesPart(t, m) {
+		if !takesPart(s, t, m) {
 			out = append(out, notYet(s, t, m)...)
 			continue
 		}
@@ -109,10 +109,10 @@ func fromDto(e ElementDto) target {
 }
 
 // takesPart says whether the phase or stage of a message is one of the element's.
-func takesPart(t target, m Message) bool {
+func takesPart(s *State, t target, m Message) bool {
 	switch order(m) {
 	case OrderDeploy, OrderUndeploy, OrderDelete, OrderLock, OrderUnlock:
-		return t.content.Common.startPhase() == m.StartPhase
+		return phase(s, t, m.CompositionID) == m.StartPhase
 	case OrderMigrate:
 		// The composition before may not define what is removed.
 		if m.Rollback && t.migration == MigrationRemoved {
@@ -123,6 +123,15 @@ func takesPart(t target, m Message) bool {
 		return t.content.Common.inStage("prepare", m.Stage)
 	}
 	return true
+}
+
+// phase is the one in which the runtime counts an element: by the composition of the instance, which is the one before a migration until
+// that has completed, and 0 for an element that this does not define (AcmStageUtils.getFirstStartPhase, PhaseScanner).
+func phase(s *State, t target, compositionID string) int {
+	if of, known := s.Definitions[compositionID]; known && compositionID != t.content.CompositionID {
+		return of.Elements[t.content.Definition].startPhase()
+	}
+	return t.content.Common.startPhase()
 }
 
 // notYet makes an element known whose phase comes later.
@@ -225,8 +234,11 @@ func ordered(before Element, known bool, t target, given Order, m Message) Eleme
 	case OrderUndeploy, OrderDelete:
 		next.Present = false
 	case OrderPrepare, OrderPrecheck, OrderReview:
-		candidate := t.content
-		next.Candidate = &candidate
+		// What a migration removes has nothing that could be refused, and no definition in the composition that it goes to.
+		if t.migration != MigrationRemoved {
+			candidate := t.content
+			next.Candidate = &candidate
+		}
 	case OrderLock, OrderUnlock:
 		next.Present = before.Present || !known
 	}

@@ -280,6 +280,24 @@ func TestOrders(t *testing.T) {
 			t.Errorf("a precheck gives %+v", e)
 		}
 	})
+	t.Run("a precheck of what a migration removes", func(t *testing.T) {
+		s := deployed(t)
+		precheck := orderMessage(TypeMigration, 20, `{}`)
+		precheck.Precheck, precheck.Updates[0].Elements[0].MigrationState = true, MigrationRemoved
+		told(t, s, precheck)
+		if e := s.Elements[element]; e.Order.Type != OrderPrecheck || e.Candidate != nil || !e.Present {
+			t.Errorf("it gives %+v", e)
+		}
+	})
+	t.Run("a list of stages is for migrations", func(t *testing.T) {
+		s := NewState()
+		prepare := orderMessage(TypePrepare, 5, `{}`)
+		prepare.Participants, prepare.Updates, prepare.PreDeploy = prepare.Updates, nil, true
+		told(t, s, primeMessage(0, `{"stage":[1]}`), prepare)
+		if e := s.Elements[element]; e.Order.Type != OrderPrepare {
+			t.Errorf("PREPARE gives %+v", e)
+		}
+	})
 	t.Run("prepare and review", func(t *testing.T) {
 		s := NewState()
 		prepare := orderMessage(TypePrepare, 5, `{"b":3}`)
@@ -318,6 +336,29 @@ func TestPhases(t *testing.T) {
 		t.Errorf("its phase gives %+v", e)
 	}
 	if got := told(t, s, changeMessage(20, "UNDEPLOY", "NONE")); got != nil {
+		t.Errorf("another phase of UNDEPLOY gives %v", got)
+	}
+}
+
+// TestPhasesAreThoseOfTheCompositionOfTheInstance: it is the one before a migration until that has completed, and the runtime takes 0 for what it does not
+// define.
+func TestPhasesAreThoseOfTheCompositionOfTheInstance(t *testing.T) {
+	s := NewState()
+	target := primeMessage(1, `{"startPhase":1}`)
+	target.CompositionID = id(99)
+	other := primeMessage(0, `{}`)
+	other.Definitions[0].Elements[0].ID = Identifier{Name: "another", Version: "1.0.0"}
+	migrate := orderMessage(TypeMigration, 20, `{}`)
+	migrate.CompositionTargetID, migrate.Updates[0].Elements[0].MigrationState = id(99), MigrationNew
+	told(t, s, other, target, migrate)
+	settle(s, element, "")
+	undeploy := changeMessage(30, "UNDEPLOY", "NONE")
+	if told(t, s, undeploy); s.Elements[element].Order.Type != OrderUndeploy {
+		t.Errorf("after a migration that did not complete, UNDEPLOY gives %+v", s.Elements[element])
+	}
+	s.Elements[element] = Element{ID: element, InstanceID: instance, Content: s.Elements[element].Content, Present: true}
+	undeploy.CompositionID, undeploy.MessageID = id(99), id(31)
+	if got := told(t, s, undeploy); got != nil {
 		t.Errorf("another phase of UNDEPLOY gives %v", got)
 	}
 }

@@ -55,11 +55,11 @@ func (p Properties) startPhase() int {
 	return n
 }
 
-// inStage says whether an element takes part in a stage of an order: property stage is a list of stages, or an object that holds
-// a list for each order (migrate, prepare). Without either, stage 0 it is.
+// inStage says whether an element takes part in a stage of an order: property stage is an object that holds a list of stages for each order
+// (migrate, prepare), or a list for migrations alone. Without either, stage 0 it is (AcmStageUtils.findStageSetMigrate, findStageSetPrepare).
 func (p Properties) inStage(order string, stage int) bool {
 	stages := []json.Number{}
-	if json.Unmarshal(p["stage"], &stages) != nil || len(stages) == 0 {
+	if order != "migrate" || json.Unmarshal(p["stage"], &stages) != nil || len(stages) == 0 {
 		by := map[string][]json.Number{}
 		_ = json.Unmarshal(p["stage"], &by)
 		stages = by[order]

@@ -134,8 +134,11 @@ func standing(read controller.Reader, cr *keeper.CompositionElement) func(*unstr
 
 // handOver leaves out the services that somebody else made, and nobody handed over to the element. It is about those that the
 // runtime calls deployed and never ordered of us: the previous participant made them, which left no mark, or so a message says.
+// An order that makes nothing leaves that as it is.
 func (f *Facts) handOver(ctx context.Context, read controller.Reader) error {
-	if f.Element.Order.Type != acm.NoOrder {
+	switch f.Element.Order.Type {
+	case acm.NoOrder, acm.OrderLock, acm.OrderUnlock, acm.OrderReview, acm.OrderPrecheck:
+	default:
 		return nil
 	}
 	var out []*unstructured.Unstructured

@@ -221,22 +221,24 @@ func TestAnElementThatRunsRefersToItsNamespace(t *testing.T) {
 // TestNothingIsAdoptedOnAMessagesWord: a service that somebody made becomes the element's by a mark on it alone.
 func TestNothingIsAdoptedOnAMessagesWord(t *testing.T) {
 	for mark, want := range map[string]string{"": "", "another": "", elementID: "kserve-test/sklearn-iris"} {
-		e := ordered(acm.NoOrder, list(declared("sklearn-iris", "kserve-test", iris)))
-		e.Present, e.Known = true, acm.States{DeployState: "DEPLOYED", LockState: "LOCKED"}
-		cluster := open(controllertest.New(noon))
-		u := &unstructured.Unstructured{Object: object(iris)}
-		u.SetAnnotations(map[string]string{keeper.ElementAnnotation: mark})
-		cluster.Put(u)
-		p := planned(t, cluster, resource(e, nil))
-		if names(p) != want || want == "" && !strings.Contains(p.Problems[0].Remedy, keeper.ElementAnnotation+"="+elementID) {
-			t.Errorf("%q: it takes %q, with problems %v", mark, names(p), p.Problems)
-		}
-		if want != "" && (!p.Stages[0].Objects[0].Inherit || len(p.Problems) != 0) {
-			t.Errorf("%q: it is %+v, with problems %v", mark, p.Stages[0].Objects[0], p.Problems)
-		}
-		cluster.Remove(plan.KeyOf(u))
-		if p := planned(t, cluster, resource(e, nil)); names(p) != "kserve-test/sklearn-iris" || p.Stages[0].Objects[0].Inherit {
-			t.Errorf("%q: what is gone is made anew as %q", mark, names(p))
+		for _, order := range []acm.OrderType{acm.NoOrder, acm.OrderLock, acm.OrderUnlock, acm.OrderReview, acm.OrderPrecheck} {
+			e := ordered(order, list(declared("sklearn-iris", "kserve-test", iris)))
+			e.Present, e.Known = true, acm.States{DeployState: "DEPLOYED", LockState: "LOCKED"}
+			cluster := open(controllertest.New(noon))
+			u := &unstructured.Unstructured{Object: object(iris)}
+			u.SetAnnotations(map[string]string{keeper.ElementAnnotation: mark})
+			cluster.Put(u)
+			p := planned(t, cluster, resource(e, nil))
+			if names(p) != want || want == "" && !strings.Contains(p.Problems[0].Remedy, keeper.ElementAnnotation+"="+elementID) {
+				t.Errorf("%q after %q: it takes %q, with problems %v", mark, order, names(p), p.Problems)
+			}
+			if want != "" && (!p.Stages[0].Objects[0].Inherit || len(p.Problems) != 0) {
+				t.Errorf("%q: it is %+v, with problems %v", mark, p.Stages[0].Objects[0], p.Problems)
+			}
+			cluster.Remove(plan.KeyOf(u))
+			if p := planned(t, cluster, resource(e, nil)); names(p) != "kserve-test/sklearn-iris" || p.Stages[0].Objects[0].Inherit {
+				t.Errorf("%q: what is gone is made anew as %q", mark, names(p))
+			}
 		}
 	}
 }

@@ -35,6 +35,8 @@ type Facts struct {
 	Rollouts map[string]*workloads
 	// Deadline is when the runtime is told what an order waits for that is not carried out yet; zero without an order.
 	Deadline time.Time
+	// SlowFrom is when what an order waits for alone is asked for with growing pauses: the element may allow it hours.
+	SlowFrom time.Time
 	Now      time.Time
 }
 
@@ -49,7 +51,8 @@ func (system) Gather(ctx context.Context, read controller.Reader, cr *keeper.Com
 		}
 	}
 	if cr.Spec.Order != nil {
-		facts.Deadline = cr.Spec.Order.Received.Add(timeout(e))
+		took := timeout(e)
+		facts.Deadline, facts.SlowFrom = cr.Spec.Order.Received.Add(took), cr.Spec.Order.Received.Add(min(took, defaultTimeout))
 	}
 	if e.Candidate != nil {
 		candidates, refused := servicesOf(*e.Candidate)

@@ -197,6 +197,41 @@ func TestDeadlineWakes(t *testing.T) {
 	}
 }
 
+// TestAnOrderThatMayTakeLongIsAskedAboutLessOften: the element may allow it hours, in which a model that never starts would be asked for every
+// other second.
+func TestAnOrderThatMayTakeLongIsAskedAboutLessOften(t *testing.T) {
+	named := func(name string) map[string]any {
+		return declared(name, "kserve-test", strings.ReplaceAll(iris, "sklearn-iris", name))
+	}
+	values := list(named("a"), named("b"))
+	values["updateTimeoutMs"] = 3600000
+	cr := resource(ordered(acm.OrderUpdate, values), nil)
+	for seconds, c := range map[int]struct {
+		late bool
+		wake time.Duration
+	}{10: {false, time.Minute}, 61: {true, time.Hour}} {
+		cluster := open(controllertest.New(noon.Add(time.Duration(seconds) * time.Second)))
+		facts, err := system{}.Gather(t.Context(), cluster, cr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := system{}.Render(cr, facts)
+		if !p.WakeAt.Equal(noon.Add(c.wake)) {
+			t.Errorf("after %d s it wakes at %s", seconds, p.WakeAt)
+		}
+		for _, o := range p.Stages[0].Objects {
+			cluster.Own(service(o.Desired, true), "")
+		}
+		if _, err := (system{}).Gather(t.Context(), cluster, cr); err != nil {
+			t.Fatal(err)
+		}
+		answer := cluster.Asked[len(cluster.Asked)-1].Job(t.Context(), holding{"Deployment": {}}).(*workloads)
+		if answer.Late != c.late {
+			t.Errorf("after %d s it asks again in %s", seconds, answer.Retry())
+		}
+	}
+}
+
 func TestUndeploy(t *testing.T) {
 	leaving := func(s *controller.ObservedState) {
 		s.Leaving = []plan.Key{{Namespace: "kserve-test", Name: "sklearn-iris", GroupKind: gvkService.GroupKind()}}
@@ -311,5 +346,35 @@ func TestKnownOnly(t *testing.T) {
 	p, _ := look(t, cr, 500, true, nil)
 	if len(p.Stages[0].Objects) != 1 || cr.Status.Outcome != nil || cr.Status.DeployState != "DEPLOYED" || cr.Status.OperationalState != "ENABLED" {
 		t.Errorf("%+v", cr.Status)
+	}
+}
+
+// TestWhatIsLeftOutIsNotEnabled: a runtime that is told ENABLED takes an outage for none.
+func TestWhatIsLeftOutIsNotEnabled(t *testing.T) {
+	entity := func(namespace, name string) map[string]any {
+		return declared(name, namespace, strings.ReplaceAll(strings.ReplaceAll(iris, "kserve-test", namespace), "sklearn-iris", name))
+	}
+	success := &acm.Outcome{OrderID: "m1", Type: acm.OrderDeploy, States: acm.States{DeployState: acm.Deployed, LockState: acm.Locked}}
+	for name, c := range map[string]struct {
+		entities []map[string]any
+		want     string
+	}{
+		"none": {[]map[string]any{entity("kserve-test", "a"), entity("kserve-test", "b")}, "ENABLED"},
+		"one":  {[]map[string]any{entity("kserve-test", "a"), entity("absent", "b")}, "DISABLED"},
+		"all":  {[]map[string]any{entity("absent", "a")}, "DISABLED"},
+	} {
+		cr := resource(ordered(acm.OrderDeploy, list(c.entities...)), success)
+		look(t, cr, 500, true, nil)
+		said := cr.Status.OutProperties["message"]
+		if cr.Status.DeployState != "DEPLOYED" || cr.Status.UseState != "IN_USE" || cr.Status.OperationalState != c.want ||
+			strings.Contains(said, "no such namespace") != (c.want == "DISABLED") {
+			t.Errorf("%s left out: %+v, with message %q", name, cr.Status.ElementCondition, said)
+		}
+	}
+	e := ordered(acm.OrderPrecheck, list(entity("kserve-test", "a")))
+	e.Present = false
+	cr := resource(e, &acm.Outcome{OrderID: "m1", Type: acm.OrderPrecheck, States: acm.States{DeployState: acm.Deployed, LockState: acm.Locked}})
+	if look(t, cr, 500, true, nil); cr.Status.OperationalState != "DISABLED" {
+		t.Errorf("what was only checked is %s", cr.Status.OperationalState)
 	}
 }

@@ -1,6 +1,8 @@
 package kserve
 
 import (
+	"time"
+
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -19,8 +21,10 @@ func (system) Render(_ *keeper.CompositionElement, facts Facts) plan.Plan {
 	if facts.Held != nil && len(out.Problems) == 0 {
 		out.Problems = []plan.Problem{*facts.Held}
 	}
-	if facts.Outcome == nil && facts.Now.Before(facts.Deadline) {
-		out.WakeAt = facts.Deadline
+	for _, at := range []time.Time{facts.Deadline, facts.SlowFrom} {
+		if facts.Outcome == nil && facts.Now.Before(at) {
+			out.WakeAt = at // The earlier one comes last.
+		}
 	}
 	return out
 }

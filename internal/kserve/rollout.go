@@ -35,7 +35,7 @@ const (
 	serviceLabel, componentLabel = "serving.kserve.io/inferenceservice", "component"
 	// modelMesh is the deployment mode in which nothing is made for an InferenceService alone: its status is all there is.
 	modelMesh = "ModelMesh"
-	// askEvery is how often they are read while an order waits for them and is in time; after that the pauses grow.
+	// askEvery is how often they are read in the first minute in which an order waits for them; after that the pauses grow.
 	askEvery = 2 * time.Second
 	// maxWorkloads bounds what is read of one service: three components, with workers and canaries.
 	maxWorkloads = 20
@@ -54,7 +54,7 @@ type workload struct {
 type workloads struct {
 	Items   []workload
 	Failure string
-	// Late says that the time of the order is up, so that what it waits for may never come.
+	// Late says that the order has lasted for long, so that what it waits for may never come.
 	Late bool
 }
 
@@ -94,7 +94,7 @@ func (f Facts) rollouts(read controller.Reader) map[string]*workloads {
 	if read.Serves(gvkKnative) {
 		kinds = append(kinds, gvkKnative)
 	}
-	late := !f.Now.Before(f.Deadline)
+	late := !f.Now.Before(f.SlowFrom)
 	out := map[string]*workloads{}
 	for namespace, services := range names {
 		question := made(kinds, namespace, services, late)

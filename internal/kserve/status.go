@@ -55,8 +55,7 @@ func (system) Project(cr *keeper.CompositionElement, facts Facts, seen controlle
 	if len(status.Services) > 0 {
 		status.ServicesReady = fmt.Sprintf("%d/%d", ready, len(status.Services))
 	}
-	blockedBy := blocker(facts, seen, ended)
-	status.ElementCondition = elementCondition(status.Services, ready, acm.DeployState(status.DeployState), blockedBy)
+	status.ElementCondition = elementCondition(facts, status, ready, blocker(facts, seen, ended))
 	verdict := controller.Verdict{}
 	if status.ServicesReady != "" {
 		verdict.Progress = status.ServicesReady + " services ready"
@@ -98,17 +97,25 @@ func serviceStatus(service *unstructured.Unstructured, seen controller.ObservedS
 	return out
 }
 
-// elementCondition returns the condition of an element that is deployed or whose order is blocked, and an empty one for any other.
-func elementCondition(services []keeper.ElementService, ready int, state acm.DeployState, blockedBy string) keeper.ElementCondition {
+// complete says that the services are all that the element should have: none is left out, and what they are is known.
+func (f Facts) complete() bool { return f.Element.Present && f.Held == nil && !f.Unknown }
+
+// elementCondition returns the condition of an element that is deployed or whose order is blocked, and an empty one for any other. What is left
+// out does not serve.
+func elementCondition(facts Facts, status *keeper.CompositionElementStatus, ready int, blockedBy string) keeper.ElementCondition {
+	services, state := status.Services, acm.DeployState(status.DeployState)
 	if state != acm.Deployed && blockedBy == "" {
 		return keeper.ElementCondition{}
 	}
 	out := keeper.ElementCondition{OperationalState: disabled, UseState: idle, OutProperties: map[string]string{}}
 	if state == acm.Deployed || state == acm.Updating || state == acm.Migrating {
 		out.UseState = inUse
-		if ready == len(services) {
+		if ready == len(services) && facts.complete() {
 			out.OperationalState = enabled
 		}
+	}
+	if blockedBy == "" && facts.Held != nil {
+		blockedBy = controller.Cut(facts.Held.Error(), maxFailure)
 	}
 	if blockedBy != "" {
 		out.OutProperties["message"] = blockedBy

@@ -2,12 +2,14 @@ package participant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -23,13 +25,29 @@ const maxSenders = 16
 type outbox struct {
 	*Participant
 	queue workqueue.TypedRateLimitingInterface[string]
+	// refused has the pauses of elements of which the API server does not take what is to be recorded.
+	refused *backoff.Limiter[string]
 	// waiting are the elements in the queue, and those that are tried again later; mu guards it.
 	waiting map[string]bool
+	// taken is what the broker has taken of an element whose status does not say so yet; mu guards it.
+	taken map[string]taken
 }
+
+// taken is what the broker has taken of an element.
+type taken struct {
+	uid  types.UID
+	told keeper.Acknowledgement
+}
+
+// errNotPublished is that of a message that the broker has not taken.
+var errNotPublished = errors.New("the broker has not taken the message")
 
 func newOutbox(p *Participant) *outbox {
 	limiter := backoff.NewLimiter[string](backoff.Policy{First: minRetry, Longest: maxRetry}, p.settings.Clock)
-	return &outbox{Participant: p, queue: workqueue.NewTypedRateLimitingQueue(limiter), waiting: map[string]bool{}}
+	return &outbox{
+		Participant: p, queue: workqueue.NewTypedRateLimitingQueue(limiter), refused: backoff.NewLimiter[string](backoff.Unwatched, p.settings.Clock),
+		waiting: map[string]bool{}, taken: map[string]taken{},
+	}
 }
 
 // Saw takes in what the watch says of an element, in any state of the participant. The informer's goroutine calls it, so that a panic
@@ -66,6 +84,7 @@ func (o *outbox) sent(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.waiting, id)
+	delete(o.taken, id)
 }
 
 // depth is of how many elements the runtime is to be told; mu is held.
@@ -154,15 +173,26 @@ func (o *outbox) next(ctx context.Context) bool {
 		if ctx.Err() == nil {
 			o.settings.Log.Error(err, "the runtime was not told", "element", id)
 		}
-		o.queue.AddRateLimited(id)
+		o.again(id, err)
 		return true
 	}
 	o.queue.Forget(id)
+	o.refused.Forget(id)
 	o.sent(id)
 	return true
 }
 
-// tell sends what the runtime does not know of an element, and records that it was told. A crash in between has it told again.
+// again has an element tried again: soon for the broker, and with pauses that grow for what the API server refuses.
+func (o *outbox) again(id string, err error) {
+	if errors.Is(err, errNotPublished) {
+		o.queue.AddRateLimited(id)
+		return
+	}
+	o.queue.AddAfter(id, o.refused.When(id))
+}
+
+// tell sends what the runtime does not know of an element, and records that it was told. A crash in between has it told again; a record that is
+// refused does not, since the runtime broadcasts a synchronization for each failure that it is told (SimpleScanner).
 func (o *outbox) tell(ctx context.Context, id string) error {
 	cr, exists := o.store.Elements.Get("", id)
 	if !exists {
@@ -175,17 +205,35 @@ func (o *outbox) tell(ctx context.Context, id string) error {
 	if !ok {
 		return nil
 	}
-	if err := o.publish(ctx, message); err != nil {
-		return err
-	}
-	if message.Type == acm.TypeStateChangeAck {
-		o.ended(cr)
-	}
 	told := keeper.Acknowledgement{ElementCondition: cr.Status.ElementCondition}
 	if cr.Status.Outcome != nil {
 		told.OrderOutcome = *cr.Status.Outcome
 	}
+	if err := o.publishOnce(ctx, cr, message, told); err != nil {
+		return err
+	}
 	return o.store.Acknowledge(ctx, cr, told)
+}
+
+// publishOnce publishes what is to be told of an element, unless the broker has taken just that.
+func (o *outbox) publishOnce(ctx context.Context, cr *keeper.CompositionElement, message acm.Outgoing, told keeper.Acknowledgement) error {
+	next := taken{cr.UID, told}
+	o.mu.Lock()
+	before, published := o.taken[cr.Name]
+	o.mu.Unlock()
+	if published && reflect.DeepEqual(before, next) {
+		return nil
+	}
+	if err := o.publish(ctx, message); err != nil {
+		return fmt.Errorf("%w: %w", errNotPublished, err)
+	}
+	o.mu.Lock()
+	o.taken[cr.Name] = next
+	o.mu.Unlock()
+	if message.Type == acm.TypeStateChangeAck {
+		o.ended(cr)
+	}
+	return nil
 }
 
 // eventOrderCompleted is the event of an order that has succeeded.

@@ -105,6 +105,8 @@ type server struct {
 	mu sync.Mutex
 	// refuse says why a write is not taken; nil for never.
 	refuse func(verb string, o client.Object) error
+	// refusedStatus is why no status is taken; nil where each is.
+	refusedStatus error
 	// items are what is listed, unreachable how many lists fail first.
 	items       map[string][]unstructured.Unstructured
 	unreachable int

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -92,15 +94,50 @@ func (w watched) Get(string, string) (*keeper.CompositionElement, bool) {
 }
 func (w watched) Follow(func(_, _ *keeper.CompositionElement)) {}
 
-// statuses takes every status.
-type statuses struct{ client.SubResourceWriter }
+// statuses takes every status, unless it refuses all of them.
+type statuses struct {
+	client.SubResourceWriter
+	refused error
+}
 
-func (statuses) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-	return nil
+func (s statuses) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	return s.refused
 }
 
 // Status implements client.Client.
-func (s *server) Status() client.SubResourceWriter { return statuses{} }
+func (s *server) Status() client.SubResourceWriter { return statuses{refused: s.refusedStatus} }
+
+// TestARefusedRecordIsNotToldAgain: the API server may refuse a status for hours, and the runtime broadcasts a synchronization for each failure that it
+// is told. What is told after that is another outcome.
+func TestARefusedRecordIsNotToldAgain(t *testing.T) {
+	b, s, said, recorder := &broker{}, &server{}, &acmtest.Lines{}, events.NewFakeRecorder(10)
+	p, clock := participant(b, s)
+	p.settings.Log, p.settings.Events = said.Logger(), recorder
+	start(t, p)
+	order, id, element := deploy()
+	within(t, "the order", b.send(order))
+	cr := s.stored[element].(*keeper.CompositionElement)
+	cr.Status.Outcome = &keeper.OrderOutcome{OrderID: id, Type: "Deploy", ElementStates: keeper.ElementStates{DeployState: "DEPLOYED", LockState: "LOCKED"}}
+	p.store.Elements = watched{cr}
+	s.refusedStatus = apierrors.NewForbidden(schema.GroupResource{}, element, errors.New("refused"))
+	for range 20 {
+		p.outbox.add(element)
+		p.outbox.next(t.Context())
+		clock.Step(time.Hour)
+	}
+	if told := len(b.told(acm.TypeStateChangeAck)); told != 1 || len(recorder.Events) != 1 {
+		t.Errorf("the runtime is told %d times, with %d events", told, len(recorder.Events))
+	}
+	if pause := p.outbox.refused.When(element); pause < 4*time.Minute {
+		t.Errorf("after 20 refusals it is recorded again in %s", pause)
+	}
+	cr.Status.UseState, cr.Status.OperationalState = "IN_USE", "DISABLED"
+	p.outbox.add(element)
+	p.outbox.next(t.Context())
+	if told := len(b.told(acm.TypeStateChangeAck)); told != 2 {
+		t.Errorf("the runtime is told %d times, though the element fares otherwise", told)
+	}
+}
 
 // TestOrdersAreTold: the log has a line for an order and for its outcome, a success is an event, and the time that it took is measured.
 func TestOrdersAreTold(t *testing.T) {
