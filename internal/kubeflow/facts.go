@@ -17,6 +17,9 @@ type Facts struct {
 	Pending bool
 	// Current says that it is the result of what is declared now.
 	Current bool
+	// Problem is why nobody can tell what is declared now: an object that the KfDef names is absent or unreadable. The result is the last
+	// one then. Without a reason there is none.
+	Problem plan.Problem
 	// ActAs is the user whose rights the objects are written with; empty for the operator's own.
 	ActAs string
 	// Awaited is what the KfDefs that this one depends on have to do with it.

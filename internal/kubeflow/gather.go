@@ -2,6 +2,7 @@ package kubeflow
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,28 +24,15 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 	if err != nil {
 		return Facts{}, err
 	}
-	from, err := reposOf(ctx, read, cr, user)
-	if err != nil {
-		return Facts{}, err
-	}
-	values, err := variablesOf(ctx, read, cr, user)
-	if err != nil {
-		return Facts{}, err
-	}
 	awaits, err := awaited(ctx, read, cr, user)
 	if err != nil {
 		return Facts{}, err
 	}
-	job := s.jobOf(cr, from, values)
-	result, done := s.results.Get(read, job)
-	if !done && !result.Rendered() {
-		return Facts{}, rendering.Fetching(fetching)
+	facts := Facts{ActAs: user, Awaited: awaits, Namespaced: map[schema.GroupKind]bool{}}
+	if err := s.gatherResult(ctx, read, cr, &facts); err != nil {
+		return Facts{}, err
 	}
-	facts := Facts{
-		Result: result, Pending: !done && result.Inputs != job.Inputs, Current: result.Inputs == job.Inputs, ActAs: user, Awaited: awaits,
-		Namespaced: map[schema.GroupKind]bool{},
-	}
-	for _, a := range result.Content.Applications {
+	for _, a := range facts.Result.Content.Applications {
 		for _, o := range a.Objects {
 			gvk := o.GroupVersionKind()
 			if namespaced, served := read.Namespaced(gvk); served {
@@ -52,8 +40,41 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 			}
 		}
 	}
-	scopes(result, facts.Namespaced)
+	scopes(facts.Result, facts.Namespaced)
 	return facts, nil
+}
+
+// gatherResult asks for what the KfDef renders as it is declared now. While an object is absent or unreadable that it names, what was
+// rendered last stays declared (invariant 16).
+func (s *system) gatherResult(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef, facts *Facts) error {
+	job, err := s.request(ctx, read, cr, facts.ActAs)
+	if last := s.results.Last(subjectOf(cr)); last.Rendered() && errors.As(err, &facts.Problem) {
+		facts.Result = last
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	result, done := s.results.Get(read, job)
+	if !done && !result.Rendered() {
+		return rendering.Fetching(fetching)
+	}
+	facts.Result, facts.Current = result, result.Inputs == job.Inputs
+	facts.Pending = !done && !facts.Current
+	return nil
+}
+
+// request reads what a KfDef names, with the rights of a user, and makes the job of it.
+func (s *system) request(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef, user string) (rendering.Job[Content], error) {
+	from, err := reposOf(ctx, read, cr, user)
+	if err != nil {
+		return rendering.Job[Content]{}, err
+	}
+	values, err := variablesOf(ctx, read, cr, user)
+	if err != nil {
+		return rendering.Job[Content]{}, err
+	}
+	return s.jobOf(cr, from, values), nil
 }
 
 // account is the ServiceAccount with whose rights the objects of a KfDef are written.

@@ -28,7 +28,7 @@ func (s *system) jobOf(cr *kubeflowv1.KfDef, from []rendering.Source, values var
 	}
 	cr = cr.DeepCopy()
 	return rendering.Job[Content]{
-		Subject: rendering.Subject{NamespacedName: client.ObjectKeyFromObject(cr), UID: cr.UID},
+		Subject: subjectOf(cr),
 		Inputs:  inputsOf(cr, values), Trigger: versionsOf(from) + " " + cr.Annotations[keeper.ReconcileAtAnnotation],
 		Every: every, Sources: from,
 		Resolve: func(ctx context.Context, run *rendering.Run[Content]) *plan.Problem {
@@ -38,6 +38,11 @@ func (s *system) jobOf(cr *kubeflowv1.KfDef, from []rendering.Source, values var
 			return s.render(ctx, cr, values, run)
 		},
 	}
+}
+
+// subjectOf is a KfDef as what is rendered.
+func subjectOf(cr *kubeflowv1.KfDef) rendering.Subject {
+	return rendering.Subject{NamespacedName: client.ObjectKeyFromObject(cr), UID: cr.UID}
 }
 
 // render renders the applications whose addresses were resolved. Of one that fails, what was rendered before stands.
@@ -121,8 +126,8 @@ var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomR
 
 // SamePlan implements controller.PlanCache.
 func (s *system) SamePlan(before, now Facts) bool {
-	return before.Result == now.Result && before.Pending == now.Pending && before.Current == now.Current && before.ActAs == now.ActAs &&
-		before.Awaited == now.Awaited && maps.Equal(before.Namespaced, now.Namespaced)
+	return before.Result == now.Result && before.Pending == now.Pending && before.Current == now.Current && before.Problem == now.Problem &&
+		before.ActAs == now.ActAs && before.Awaited == now.Awaited && maps.Equal(before.Namespaced, now.Namespaced)
 }
 
 // scopes adds what the CustomResourceDefinitions of the applications say of kinds that are not served yet.

@@ -15,10 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/manifesttest"
+	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -310,4 +312,80 @@ func TestWithoutASourceRepairIsSuspended(t *testing.T) {
 			t.Errorf("%s: since %s", name, got.LastTransitionTime)
 		}
 	}
+}
+
+// TestWhatIsNamedIsGone keeps what was rendered last declared while an object that the KfDef names is absent or unreadable (invariant 16). Where
+// nothing was rendered yet, nothing is declared.
+func TestWhatIsNamedIsGone(t *testing.T) {
+	const user = "system:serviceaccount:kubeflow:mlkeeper"
+	secret, account := object("v1", "Secret", "kubeflow", "named"), object("v1", "ServiceAccount", "kubeflow", "mlkeeper")
+	secret.Object["data"] = map[string]any{"KEY": "dmFsdWU="}
+	for name, c := range map[string]struct {
+		field string
+		names func(*kubeflowv1.KfDef)
+		gone  func(*controllertest.Cluster)
+		want  string
+	}{
+		"the Secret of a repository": {"spec.repos[0].secretName", func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].SecretName = "named" },
+			func(c *controllertest.Cluster) { c.Remove(plan.KeyOf(secret)) }, "Waiting SecretNotFound"},
+		"the Secret of variables": {"spec.applications[0].postBuild.substituteFrom[0]", func(cr *kubeflowv1.KfDef) {
+			cr.Spec.Rendering = renderingKustomize
+			cr.Spec.Applications[0].KustomizeConfig.RepoRef.Path = "first/base"
+			cr.Spec.Applications[0].PostBuild = &kubeflowv1.PostBuild{SubstituteFrom: []kubeflowv1.SubstituteReference{{Kind: "Secret", Name: "named"}}}
+		}, func(c *controllertest.Cluster) { c.Remove(plan.KeyOf(secret)) }, "Waiting SecretNotFound"},
+		"a right": {"Secret", func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].SecretName = "named" },
+			func(c *controllertest.Cluster) { c.Denied = map[string]bool{user: true} }, "Blocked Forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := newFakeStore(t)
+			from.put(configMap("one"))
+			s := New(Settings{Sources: from}).(*system)
+			cluster := controllertest.New(testNow)
+			cluster.Put(account)
+			cr := custom("first")
+			cr.Spec.ServiceAccountName = "mlkeeper"
+			c.names(cr)
+			if _, err := s.Gather(t.Context(), cluster, cr); err == nil {
+				t.Fatal("without the object it renders before anything was rendered")
+			}
+			cluster.Put(secret)
+			_, _ = s.Gather(t.Context(), cluster, cr)
+			run(t, cluster)
+			before, err := s.Gather(t.Context(), cluster, cr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.gone(cluster)
+			now, err := s.Gather(t.Context(), cluster, cr)
+			if err != nil || now.Result != before.Result || s.SamePlan(before, now) {
+				t.Fatalf("what was rendered is not declared any more: %v", err)
+			}
+			another := now
+			another.Problem.Reason = "Another"
+			if s.SamePlan(now, another) {
+				t.Error("another problem is the same plan")
+			}
+			p := s.Render(cr, now)
+			controllertest.MustFind(t, p, "ConfigMap", "c")
+			if controllertest.Reasons(p) != c.want || p.Problems[0].Field != c.field || !strings.HasSuffix(p.Problems[0].Message, rendering.StaysDeclared) {
+				t.Errorf("problems %+v", p.Problems)
+			}
+			s.Project(cr, now, controller.ObservedState{Now: testNow, Problems: p.Problems})
+			if meta.FindStatusCondition(cr.Status.Conditions, ConditionSourceUnavailable) != nil {
+				t.Error("a repository is told to be unavailable, which nobody asked")
+			}
+			cluster.Put(secret)
+			cluster.Denied = nil
+			if again, err := s.Gather(t.Context(), cluster, cr); err != nil || !s.SamePlan(before, again) {
+				t.Errorf("it does not go on: %v", err)
+			}
+		})
+	}
+}
+
+// run runs the job that was asked for last.
+func run(t *testing.T, cluster *controllertest.Cluster) {
+	t.Helper()
+	last := cluster.Asked[len(cluster.Asked)-1]
+	cluster.Answers[last.Name] = last.Job(t.Context(), nil)
 }

@@ -83,11 +83,16 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 
 // unfetched reports why what is rendered is not what is declared now.
 func unfetched(facts Facts, out *plan.Plan) {
-	if facts.Pending {
+	switch {
+	case facts.Problem.Reason != "":
+		problem := facts.Problem
+		problem.Message += rendering.StaysDeclared
+		out.Problems = append(out.Problems, problem)
+		return
+	case facts.Pending:
 		out.Problems = append(out.Problems, rendering.Fetching(fetching))
 		return
-	}
-	if told(facts.Result) {
+	case told(facts.Result):
 		return
 	}
 	problem, warning := facts.Result.Report(facts.Current)

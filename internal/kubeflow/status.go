@@ -129,7 +129,7 @@ var fetchedReasons = []string{reasonRenderingAmbiguous, rendering.ReasonResultTo
 // them, it stays as it is.
 func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedState) {
 	switch {
-	case facts.Result == nil || facts.Pending:
+	case facts.Result == nil || facts.Pending || facts.Problem.Reason != "":
 		return
 	case facts.Result.Failure == nil,
 		slices.Contains(fetchedReasons, facts.Result.Failure.Reason):

@@ -94,6 +94,58 @@ spec:
 	})
 }
 
+// TestAnAbsentSecretEndsNoRepair deletes a Secret whose entries are variables while the manager runs, and while it restarts.
+func TestAnAbsentSecretEndsNoRepair(t *testing.T) {
+	c := cluster.Start(t)
+	ns := c.Namespace(t)
+	grant(t, c, ns)
+	a := mirror(t)
+	o := start(t, c, a, harness.Options{}, kubeflow.Settings{})
+	archive(t, c, ns, "kf", application("one", "{apiVersion: v1, kind: ConfigMap, metadata: {name: deployed}, data: {value: '${VALUE}'}}"))
+	secret := func(value string) {
+		t.Helper()
+		c.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: variables}, stringData: {VALUE: "+value+"}}\n", ns)
+	}
+	secret("one")
+	c.Apply(t, `
+apiVersion: kfdef.apps.kubeflow.org/v1
+kind: KfDef
+metadata: {name: kf}
+spec:
+  serviceAccountName: mlkeeper
+  rendering: Kustomize
+  applications:
+  - {name: one, kustomizeConfig: {repoRef: {name: manifests, path: one/base}}, postBuild: {substituteFrom: [{kind: Secret, name: variables}]}, namespace: `+ns+`}
+  repos: [{name: manifests, uri: 'configmap:kf/manifests.tar.gz'}]
+`, ns)
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "kf")) })
+
+	absent := func() error { return reason(get(t, c, ns, "kf"), "SecretNotFound", "there is no Secret of this name") }
+	c.Kubectl(t, "-n", ns, "delete", "secret", "variables")
+	cluster.Eventually(t, patience, absent)
+	restores(t, c, ns)
+	value(t, c, ns, "one")
+	if err := absent(); err != nil {
+		t.Error(err)
+	}
+	if cr := get(t, c, ns, "kf"); cr.Status.ApplicationsReady != "1/1" {
+		t.Errorf("%+v", cr.Status)
+	}
+
+	// After a restart nobody knows what was rendered: nothing is repaired, and nothing is pruned.
+	o.Stop()
+	o = start(t, c, a, harness.Options{}, kubeflow.Settings{})
+	o.Settle(t, patience)
+	if err := absent(); err != nil {
+		t.Error(err)
+	}
+	value(t, c, ns, "one")
+
+	secret("two")
+	value(t, c, ns, "two")
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "kf")) })
+}
+
 // unavailable waits until the repository is told to be so, since the time that is given, and that it is Stalled.
 func unavailable(t *testing.T, c *cluster.Cluster, ns, reason, text string, since *metav1.Time) *metav1.Time {
 	t.Helper()
