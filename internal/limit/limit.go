@@ -59,6 +59,18 @@ func (l *Limit) Acquire(ctx context.Context, namespace string, n int64) bool {
 	}
 }
 
+// TryAcquire acquires n as Acquire does, but waits for nobody: it returns false, without anything, where n is not free. It overtakes those that
+// wait, and is for limits that nobody waits for.
+func (l *Limit) TryAcquire(namespace string, n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n = min(n, l.each); l.busy+n > l.total || l.used[namespace]+n > l.each {
+		return false
+	}
+	l.give(namespace, n)
+	return true
+}
+
 // cancel ends the wait of a request. It returns true when it was granted meanwhile.
 func (l *Limit) cancel(w *waiter) bool {
 	l.mu.Lock()
@@ -104,12 +116,16 @@ func (l *Limit) grant() {
 		}
 		w := l.waiting[i]
 		l.waiting = slices.Delete(l.waiting, i, i+1)
-		l.busy += w.n
-		l.used[w.namespace] += w.n
-		l.given++
-		l.last[w.namespace] = l.given
+		l.give(w.namespace, w.n)
 		close(w.granted)
 	}
+}
+
+func (l *Limit) give(namespace string, n int64) {
+	l.busy += n
+	l.used[namespace] += n
+	l.given++
+	l.last[namespace] = l.given
 }
 
 // next is the index of the request that is granted next, -1 where none may be.

@@ -223,7 +223,7 @@ func (c *Cache[C]) put(ctx context.Context, of Subject, e entry[C]) {
 
 // run fetches, renders and converts.
 func (c *Cache[C]) run(ctx context.Context, live controller.Live, job Job[C]) *Result[C] {
-	ctx = limit.WithNamespace(ctx, job.Namespace)
+	ctx = source.Together(limit.WithNamespace(ctx, job.Namespace))
 	last, next := c.Last(job.Subject), &Result[C]{Inputs: job.Inputs, Depends: convert.Depends{}}
 	run := Run[C]{Live: live, Converter: convert.Converter{Served: next.Depends.Record(job.serves)}, Last: last, Result: next}
 	for _, s := range job.Sources {

@@ -3,6 +3,7 @@ package rendering_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"runtime"
 	"testing"
@@ -352,5 +353,31 @@ func TestWhatSourcesReferToIsPartOfTheResult(t *testing.T) {
 	problem = &plan.Problem{Reason: "Some"}
 	if now := b.run(); b.rendered != 2 || now.Failure == nil || now.Content.text != "one" {
 		t.Errorf("%d renderings, %+v", b.rendered, now)
+	}
+}
+
+// TestWhatOneRunHasOpenIsBounded refuses sources whose files and folders are too many together, and names the one with which they are.
+func TestWhatOneRunHasOpenIsBounded(t *testing.T) {
+	b := newBench(t)
+	store, err := source.New(source.Options{Dir: t.TempDir(), ListsOfRun: 400})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	b.from.store, b.job.Sources = store, nil
+	for i, text := range []string{"one", "one", "two", "three"} {
+		data, err := manifesttest.Pack(fstest.MapFS{"file": {Data: []byte(text)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.job.Sources = append(b.job.Sources, rendering.Source{Name: text, Origin: origin.Origin{Field: fmt.Sprintf("spec.source[%d]", i), Inline: data}})
+	}
+	failure := b.run().Failure
+	if failure == nil || failure.Class != plan.Terminal || failure.Reason != source.ReasonTooLarge || failure.Field != "spec.source[3]" || failure.Remedy == "" {
+		t.Fatalf("failure %+v", failure)
+	}
+	b.job.Sources, b.job.Trigger = b.job.Sources[:3], "corrected"
+	if got := b.run(); got.Failure != nil || got.Content.text != "one" {
+		t.Errorf("three of which two are the same: %+v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -36,10 +37,13 @@ func (a *Artifact) FS() fs.FS { return a.tree }
 func (a *Artifact) Close() { a.close() }
 
 // artifact opens the tree of an entry that the caller has pinned, and unpins it with Close.
-func (s *Store) artifact(e *entryState, m meta) (*Artifact, error) {
-	tree, file, err := s.open(e)
+func (s *Store) artifact(ctx context.Context, e *entryState, m meta) (*Artifact, error) {
+	tree, err := s.share(ctx, e)
 	if err != nil {
 		s.lost(e, err)
+		if full := new(Error); errors.As(err, &full) {
+			return nil, full
+		}
 		return nil, diskError(err)
 	}
 	return &Artifact{
@@ -47,7 +51,7 @@ func (s *Store) artifact(e *entryState, m meta) (*Artifact, error) {
 		Files: e.Files, Skipped: e.Skipped, Size: e.Size,
 		tree: tree,
 		close: sync.OnceFunc(func() {
-			_ = file.Close()
+			s.unshare(e)
 			s.unpin(e)
 		}),
 	}, nil
@@ -64,6 +68,12 @@ func (s *Store) lost(e *entryState, err error) {
 	}
 	s.mu.Unlock()
 	s.remove(doomed)
+}
+
+// gone says that a tree could not be opened for what is on the disk, so that it is to be fetched again.
+func gone(err error) bool {
+	known := new(Error)
+	return errors.As(err, &known) && known.Reason == ReasonStoreFailed
 }
 
 // open opens the contents of an entry, and reads its list.

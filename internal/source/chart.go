@@ -41,15 +41,15 @@ func (s *Store) FetchChart(ctx context.Context, r ChartRequest) (*Artifact, erro
 	}
 	key := s.chartKey(r)
 	if m, e := s.known(key); e != nil && r.Digest != "" && r.Digest == m.ID {
-		if a, err := s.artifact(e, m); err == nil {
-			return a, nil
+		if a, err := s.artifact(ctx, e, m); !gone(err) {
+			return a, err
 		}
 	} else if e != nil {
 		s.unpin(e)
 	}
 	artifact, err := s.fetchListed(ctx, r)
 	if err != nil {
-		return s.before(Request{Before: r.Before}, r.Digest, key, describe(err).at(r.Name+" "+r.Version+" of "+shown(r.Repository)))
+		return s.before(ctx, Request{Before: r.Before}, r.Digest, key, describe(err).at(r.Name+" "+r.Version+" of "+shown(r.Repository)))
 	}
 	if artifact.Stale == nil {
 		s.remember(key, meta{ID: artifact.ID, Digest: artifact.Digest, Revision: artifact.Revision})

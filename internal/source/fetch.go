@@ -44,8 +44,8 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 		key += " fixed"
 	}
 	if m, e := s.known(key); e != nil && pinned(u, m) {
-		if a, err := s.artifact(e, m); err == nil {
-			return a, nil
+		if a, err := s.artifact(ctx, e, m); !gone(err) {
+			return a, err
 		}
 		// What is gone from the disk is fetched again.
 	} else if e != nil {
@@ -62,10 +62,10 @@ func (s *Store) fetch(ctx context.Context, r Request, u URI, key string, again b
 	})
 	select {
 	case <-ctx.Done():
-		return s.before(r, u.tree(), key, describe(ctx.Err()).at(u.String()))
+		return s.before(ctx, r, u.tree(), key, describe(ctx.Err()).at(u.String()))
 	case got := <-result:
 		if got.Err != nil {
-			return s.before(r, u.tree(), key, describe(got.Err).at(u.String()))
+			return s.before(ctx, r, u.tree(), key, describe(got.Err).at(u.String()))
 		}
 		m := got.Val.(meta) //nolint:forcetypeassert // fly returns nothing else
 		e := s.pin(m.ID)
@@ -73,8 +73,8 @@ func (s *Store) fetch(ctx context.Context, r Request, u URI, key string, again b
 			return nil, transient(ReasonStoreFull, "give the operator's store of sources more space",
 				"%s: the tree was dropped before it was used", u)
 		}
-		a, err := s.artifact(e, m)
-		if err != nil && again {
+		a, err := s.artifact(ctx, e, m)
+		if gone(err) && again {
 			return s.fetch(ctx, r, u, key, false)
 		}
 		return a, err
@@ -83,7 +83,7 @@ func (s *Store) fetch(ctx context.Context, r Request, u URI, key string, again b
 
 // before returns what a source gave the last time, where the request allows it, whatever the failure is: a server that refuses
 // today what it gave yesterday says nothing about what is deployed. Content that is pinned by a digest is never another.
-func (s *Store) before(r Request, tree, key string, failure *Error) (*Artifact, error) {
+func (s *Store) before(ctx context.Context, r Request, tree, key string, failure *Error) (*Artifact, error) {
 	if !r.Before {
 		return nil, failure
 	}
@@ -95,7 +95,7 @@ func (s *Store) before(r Request, tree, key string, failure *Error) (*Artifact, 
 		s.unpin(e)
 		return nil, failure
 	}
-	artifact, err := s.artifact(e, m)
+	artifact, err := s.artifact(ctx, e, m)
 	if err != nil {
 		return nil, failure
 	}
@@ -304,7 +304,8 @@ func (s *Store) keep(ctx context.Context, work string, r record, stripTop bool, 
 	if err := to.close(); err != nil {
 		return nil, err
 	}
-	list, err := json.Marshal(to.list(stripTop))
+	files := to.list(stripTop)
+	list, err := json.Marshal(files)
 	if err != nil {
 		return nil, diskError(err)
 	}
@@ -316,7 +317,7 @@ func (s *Store) keep(ctx context.Context, work string, r record, stripTop bool, 
 	if room := spaceOf(ctx); room != nil {
 		room.end()
 	}
-	return s.publish(folder, r)
+	return s.publish(folder, r, files)
 }
 
 // Unpack unpacks an archive that came inline, such as the binaryData of a ConfigMap, within the same limits. The name
@@ -340,5 +341,5 @@ func (s *Store) Unpack(ctx context.Context, name string, data []byte) (*Artifact
 	if err != nil {
 		return nil, describe(err).at(name)
 	}
-	return s.artifact(e, meta{Digest: e.Digest, Revision: e.Revision})
+	return s.artifact(ctx, e, meta{Digest: e.Digest, Revision: e.Revision})
 }

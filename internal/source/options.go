@@ -21,6 +21,10 @@ type Options struct {
 	Bytes int64
 	// Memory is what fetches share with whatever else takes memory; a limit of this store alone by default.
 	Memory *limit.Limit
+	// Lists bounds what the lists of all open trees take in memory, in bytes, of which each namespace may have one half; what does not fit is
+	// refused for now. ListsOfRun bounds what those take that are opened Together. By default one list within the Limits fits, at least 32 MiB,
+	// and twice that for all.
+	Lists, ListsOfRun int64
 	// Workers are the processes that read the indexes of chart repositories; those that all share who name none by default.
 	Workers *worker.Pool
 	// Limits bound every single fetch.
@@ -108,6 +112,8 @@ func (o *Options) setDefaults() {
 	orDefault(&l.Total, 2*time.Minute)
 	orDefault(&l.Dial, 10*time.Second)
 	orDefault(&l.Header, 30*time.Second)
+	orDefault(&o.ListsOfRun, max(memoryOfRun, maxPaths+int64(l.Entries)*memoryOfNode))
+	orDefault(&o.Lists, 2*o.ListsOfRun)
 	if o.Memory == nil {
 		o.Memory = limit.New(memoryOfStore, memoryOfStore)
 	}

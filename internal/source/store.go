@@ -40,8 +40,9 @@ type Store struct {
 	options Options
 	guard   guard
 	key     []byte
-	// disk shares out the disk among large fetches, and indexes the memory among the indexes of chart repositories.
-	disk, indexes *limit.Limit
+	// disk shares out the disk among large fetches, indexes the memory among the indexes of chart repositories, and lists that among the lists
+	// of open trees.
+	disk, indexes, lists *limit.Limit
 	// locked is the lock on the folder, and own says that it lies in that of another process.
 	locked *os.File
 	own    bool
@@ -86,6 +87,12 @@ type entryState struct {
 	used time.Time
 	// pins counts the artifacts that are open, and fetches that rely on the entry.
 	pins int
+	// memory is what its list takes while its tree is open, in bytes.
+	memory int64
+
+	// opening guards opened, which is nil while nobody has the tree open.
+	opening sync.Mutex
+	opened  *openTree
 }
 
 // New opens the store in a folder, which it creates. It takes over the trees that an earlier process left, and removes
@@ -99,7 +106,7 @@ func New(o Options) (*Store, error) {
 	}
 	s := &Store{
 		options: o, guard: newGuard(o.Allow, o.Deny), key: o.Key, disk: limit.New(o.Bytes/2, o.Bytes/2),
-		indexes: limit.New(memoryOfIndexes, memoryOfIndexes/2),
+		indexes: limit.New(memoryOfIndexes, memoryOfIndexes/2), lists: limit.New(o.Lists, o.Lists/2),
 		entries: map[string]*entryState{}, sources: map[string]meta{},
 	}
 	if err := s.occupy(); err != nil {
@@ -206,6 +213,11 @@ func (s *Store) load(id string) (*entryState, error) {
 	if err != nil || size != e.Bytes || sumOf(list) != e.List {
 		return nil, errors.New("its files are not those that were written")
 	}
+	var files listing
+	if err := json.Unmarshal(list, &files); err != nil {
+		return nil, errDamaged
+	}
+	e.memory = files.inMemory()
 	return e, nil
 }
 
@@ -234,7 +246,7 @@ func (s *Store) Open(id string) (*Artifact, bool) {
 	if e == nil {
 		return nil, false
 	}
-	a, err := s.artifact(e, meta{Digest: e.Digest, Revision: e.Revision})
+	a, err := s.artifact(s.ctx, e, meta{Digest: e.Digest, Revision: e.Revision})
 	return a, err == nil
 }
 
@@ -266,7 +278,7 @@ func (s *Store) unpin(e *entryState) {
 // publish makes a finished folder, which holds the tree, an entry, and pins it. If the entry is there already, that one
 // stays. The folder appears in one step; it is not flushed to the disk, since a crash may cost an entry but never damages
 // one unnoticed.
-func (s *Store) publish(folder string, r record) (*entryState, error) {
+func (s *Store) publish(folder string, r record, files listing) (*entryState, error) {
 	r.Format = format
 	if r.Size > s.options.Bytes {
 		return nil, tooLarge("the tree takes %d bytes of the store's %d", r.Size, s.options.Bytes)
@@ -293,7 +305,7 @@ func (s *Store) publish(folder string, r record) (*entryState, error) {
 	if err := os.Rename(folder, s.path(r.ID)); err != nil {
 		return nil, diskError(err)
 	}
-	s.entries[r.ID] = &entryState{record: r}
+	s.entries[r.ID] = &entryState{record: r, memory: files.inMemory()}
 	s.size += r.Size
 	return s.pinLocked(r.ID), nil
 }

@@ -75,7 +75,7 @@ func (s *Store) fetchTagged(ctx context.Context, r ChartRequest) (*Artifact, err
 	key := s.chartKey(r)
 	version, err := s.newestTag(ctx, request("0"), r)
 	if err != nil {
-		return s.before(request("0"), "", key, describe(err).at(r.Name+" "+r.Version+" of "+shown(r.Repository)))
+		return s.before(ctx, request("0"), "", key, describe(err).at(r.Name+" "+r.Version+" of "+shown(r.Repository)))
 	}
 	artifact, err := s.Fetch(ctx, request(version))
 	if err == nil && artifact.Stale == nil {
