@@ -111,6 +111,7 @@ func (r resolving) failed(i int, name string, err error) {
 		content.Unresolved = map[int]plan.Problem{}
 	}
 	content.Unresolved[i] = *problem
+	noteLimit(r.run.Result, err)
 	// With it the fetch is tried again, and the condition says what nothing newer is applied for.
 	if problem.Reason != reasonApplicationFailed && r.run.Result.Failure == nil {
 		r.run.Result.Failure = problem

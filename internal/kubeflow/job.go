@@ -2,6 +2,7 @@ package kubeflow
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"maps"
 	"slices"
@@ -69,12 +70,21 @@ func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variab
 			before := standing(run.Last, rendered.Name)
 			objects, one.Namespace = before.Objects, before.Namespace
 			one.Error, run.Result.Incomplete = err.Error(), true
+			noteLimit(run.Result, err)
 		}
 		one.Objects, one.Warnings = objects, slices.Concat(rendered.Warnings, warnings)
 		out.Applications = append(out.Applications, one)
 		run.Result.Bytes += worker.InMemory(objects)
 	}
 	return nil
+}
+
+// noteLimit has the retry of a result render anew where a bound on time or memory ended an application: on a machine that is less busy, the
+// same inputs may render.
+func noteLimit(result *Result, err error) {
+	if errors.As(err, new(*worker.LimitError)) {
+		result.Volatile = true
+	}
 }
 
 // notRendered is the problem of a KfDef that nobody could render now.

@@ -389,3 +389,36 @@ func run(t *testing.T, cluster *controllertest.Cluster) {
 	last := cluster.Asked[len(cluster.Asked)-1]
 	cluster.Answers[last.Name] = last.Job(t.Context(), nil)
 }
+
+// TestALimitIsTriedAgain has the retry of a job render the same once more where an application took too much, since it may take less on a machine
+// that is less busy, and nothing where it is what it renders that is wrong.
+func TestALimitIsTriedAgain(t *testing.T) {
+	doubling := "resources: [object.yaml]\nreplacements:\n" + strings.Repeat("- source: {kind: ConfigMap, fieldPath: data.key}\n"+
+		"  targets: [{select: {kind: ConfigMap}, fieldPaths: [data.key], options: {delimiter: /, index: 100}}]\n", 40)
+	for name, c := range map[string]struct {
+		kustomization string
+		limited       bool
+	}{"too much memory": {doubling, true}, "a file that is not there": {"resources: [another.yaml]", false}} {
+		from := newFakeStore(t)
+		var err error
+		from.data, err = manifesttest.Pack(fstest.MapFS{
+			"first/kustomization.yaml": {Data: []byte(c.kustomization)}, "first/object.yaml": {Data: []byte(configMap("one"))},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := New(Settings{Trusted: true, Sources: from}).(*system)
+		cluster, cr := controllertest.New(testNow), custom("first")
+		cr.Spec.Rendering = renderingKustomize
+		_, _ = s.Gather(t.Context(), cluster, cr)
+		job := cluster.Asked[0].Job
+		before, _ := job(t.Context(), nil).(*Result)
+		if before.Content.Applications[0].Error == "" || before.Retry() != controller.RetryLasting {
+			t.Fatalf("%s: %+v, retried after %s", name, before.Content, before.Retry())
+		}
+		after, _ := job(t.Context(), nil).(*Result)
+		if again := after != before; again != c.limited {
+			t.Errorf("%s: it is rendered again: %v; %s", name, again, before.Content.Applications[0].Error)
+		}
+	}
+}

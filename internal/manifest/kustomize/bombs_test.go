@@ -269,3 +269,37 @@ func TestABombEndsItsApplicationAlone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWhatEndsForMemoryTakesNoTimeOfOthers has applications that take too much memory, but little time, before one that takes little of both.
+func TestWhatEndsForMemoryTakesNoTimeOfOthers(t *testing.T) {
+	in := input("-- good/base/kustomization.yaml --\nresources: [a.yaml]\n-- good/base/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", nil)
+	bomb := bombs()["replacements that double"].(fstest.MapFS) //nolint:forcetypeassert // the test fails
+	good, isMap := in.Repos["manifests"].(fstest.MapFS)
+	if !isMap {
+		t.Fatalf("the repository is a %T", in.Repos["manifests"])
+	}
+	for name, file := range bomb {
+		good[name] = file
+	}
+	one := in.Applications[0]
+	in.Applications = nil
+	for _, name := range []string{"first", "second", "third", "fourth", "good"} {
+		one.Name, one.Path = name, "app"
+		if name == "good" {
+			one.Path = name
+		}
+		in.Applications = append(in.Applications, one)
+	}
+	out, err := Render(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range out[:4] {
+		if limited := new(worker.LimitError); !errors.As(r.Err, &limited) || !strings.Contains(limited.What, "of memory") || limited.Took <= 0 || limited.Took > most.one/2 {
+			t.Errorf("%s: %v, after %v", r.Name, r.Err, limited.Took)
+		}
+	}
+	if last := out[4]; last.Err != nil || len(last.Objects) != 1 {
+		t.Errorf("%d objects, %v", len(last.Objects), last.Err)
+	}
+}

@@ -79,7 +79,8 @@ func Detect(ctx context.Context, in Input) (rendering Rendering, why string, err
 }
 
 // Render renders every application, in the order of the KfDef, in processes of their own. A second application of one name is skipped
-// with a warning, as kfctl did. The error is ErrUnavailable: what cannot be rendered is an error of its application.
+// with a warning, as kfctl did. The error is ErrUnavailable: what cannot be rendered is an error of its application, a worker.LimitError
+// where a bound on time or memory ended it.
 func Render(ctx context.Context, in Input) ([]Rendered, error) { return renderWithin(ctx, in, most) }
 
 func renderWithin(ctx context.Context, in Input, most times) ([]Rendered, error) {
@@ -89,22 +90,23 @@ func renderWithin(ctx context.Context, in Input, most times) ([]Rendered, error)
 	for len(r.out) < len(in.Applications) {
 		left := (most.all - r.spent).Truncate(time.Second)
 		if left <= 0 {
-			r.fail(fmt.Errorf("the applications before it take %s of processor time, all that a KfDef has: split it", most.all))
+			r.fail(&worker.LimitError{What: fmt.Sprintf("the applications before it take %s of processor time, all that a KfDef has: split it", most.all)})
 			continue
 		}
 		r.used = 0
 		err := in.run(ctx, job{From: len(r.out)}, r.handlers, min(most.one, left), left)
-		r.spent += r.used
+		limited := new(worker.LimitError)
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrUnavailable):
 			return nil, err
-		case errors.As(err, new(*worker.LimitError)):
-			r.spent += most.one
+		case errors.As(err, &limited):
+			r.used = limited.Took
 			r.fail(fmt.Errorf("%w: split it, or try kustomize build on its files", err))
 		default:
 			r.fail(fmt.Errorf("%w: try kustomize build on its files and correct what it names", err))
 		}
+		r.spent += r.used
 	}
 	return r.out, nil
 }

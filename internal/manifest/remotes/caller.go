@@ -150,14 +150,18 @@ func keep[A any](r *resolution, f func(A)) worker.Handler {
 
 // giveUp ends the application that took too much, and all where they have taken all that a KfDef may.
 func (r *resolution) giveUp(err error) {
-	r.spent += oneTime
+	if limited := new(worker.LimitError); errors.As(err, &limited) {
+		r.spent += limited.Took - r.used
+	}
 	r.given[r.one] = fmt.Errorf("%w: split it, or try kustomize build on its files", err)
 	if r.spent < allTime {
 		return
 	}
 	for i := range r.in.Applications {
 		if r.given[i] == nil {
-			r.given[i] = fmt.Errorf("looking for addresses takes more than %s of processor time, all that a KfDef has: split it", allTime)
+			r.given[i] = &worker.LimitError{
+				What: fmt.Sprintf("looking for addresses takes more than %s of processor time, all that a KfDef has: split it", allTime),
+			}
 		}
 	}
 }

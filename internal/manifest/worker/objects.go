@@ -50,7 +50,7 @@ func (o *Objects) Collect(handlers map[string]Handler) {
 	handlers[methodObject] = Handle(func(_ *Run, sent object) (bool, error) {
 		size := inMemory(sent.Raw)
 		if o.size+size > maxResult {
-			return false, &LimitError{fmt.Sprintf("what it renders takes more than %d MiB of memory", maxResult>>20)}
+			return false, &LimitError{What: fmt.Sprintf("what it renders takes more than %d MiB of memory", maxResult>>20)}
 		}
 		u := &unstructured.Unstructured{}
 		if err := json.Unmarshal(sent.Raw, &u.Object); err != nil {

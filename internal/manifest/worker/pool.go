@@ -32,11 +32,16 @@ const (
 // ErrUnavailable says that nothing was rendered through no fault of what was to be rendered.
 var ErrUnavailable = errors.New("it could not be rendered now")
 
-// LimitError says that what was rendered took more than a worker may.
-type LimitError struct{ what string }
+// LimitError says that what was rendered took more than it may, which may be another time where the machine is busy.
+type LimitError struct {
+	// What says what it did, as in "rendering it takes longer than 30s".
+	What string
+	// Took is the processor time of the worker; zero where none was at work.
+	Took time.Duration
+}
 
-// Error says what it did, as in "rendering it takes longer than 30s".
-func (e *LimitError) Error() string { return e.what }
+// Error implements error.
+func (e *LimitError) Error() string { return e.What }
 
 // Pool starts workers. Its zero value runs one at a time.
 type Pool struct {
@@ -80,6 +85,8 @@ type Run struct {
 	job Job
 	// used is the processor time that the worker had taken at its last request.
 	used time.Duration
+	// took is the processor time of the worker that has ended.
+	took time.Duration
 }
 
 // Used is the processor time that the worker had taken at its last request.
@@ -107,7 +114,12 @@ func (p *Pool) Run(ctx context.Context, job Job) error {
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	return (&Run{job: job}).do(ctx, end)
+	run := &Run{job: job}
+	err := run.do(ctx, end)
+	if limited := new(LimitError); errors.As(err, &limited) {
+		limited.Took = run.took
+	}
+	return err
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
@@ -131,15 +143,16 @@ func (r *Run) do(ctx context.Context, end context.CancelCauseFunc) error {
 	}
 	_ = to.Close()
 	ended, cause := process.Wait(), context.Cause(ctx)
+	r.took = process.ProcessState.UserTime() + process.ProcessState.SystemTime()
 	switch {
 	case err == nil && ended == nil:
 		return nil
 	case err != nil && !errors.Is(err, errEnded):
 		return err
 	case bounded.N <= 0:
-		return &LimitError{fmt.Sprintf("rendering it gives more than %d MiB", maxOutput>>20)}
+		return &LimitError{What: fmt.Sprintf("rendering it gives more than %d MiB", maxOutput>>20)}
 	case stderr.outOfMemory():
-		return &LimitError{fmt.Sprintf("rendering it takes more than %d MiB of memory", maxMemory>>20)}
+		return &LimitError{What: fmt.Sprintf("rendering it takes more than %d MiB of memory", maxMemory>>20)}
 	case cause != nil && !errors.Is(cause, errEnded):
 		return unavailable(cause)
 	}
@@ -171,9 +184,9 @@ func (r *Run) start(ctx context.Context, stderr io.Writer) (process *exec.Cmd, t
 func (r *Run) verdict(state *os.ProcessState, err error) error {
 	switch {
 	case state.ExitCode() == exitCPUTime:
-		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", min(r.job.StepTime, r.job.TotalTime))}
-	case state.UserTime()+state.SystemTime() >= r.job.TotalTime:
-		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", r.job.TotalTime)}
+		return &LimitError{What: fmt.Sprintf("rendering it takes more than %s of processor time", min(r.job.StepTime, r.job.TotalTime))}
+	case r.took >= r.job.TotalTime:
+		return &LimitError{What: fmt.Sprintf("rendering it takes more than %s of processor time", r.job.TotalTime)}
 	case !state.Exited():
 		return unavailable(errors.New("the kernel has ended the process that renders it, such as for lack of memory"))
 	}
