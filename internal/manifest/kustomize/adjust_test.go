@@ -153,6 +153,60 @@ func TestSubstitution(t *testing.T) {
 	}
 }
 
+// TestDefaultsAreThoseOfFlux holds the defaults of fluxcd/pkg (envsubst/eval_test.go, TestExpand and TestExpandStrict): a variable that is
+// empty has the default, too, and a default may have variables.
+func TestDefaultsAreThoseOfFlux(t *testing.T) {
+	variables := map[string]string{"SET": "abc", "EMPTY": "", "OTHER": "foo", "NUMBER": "3", "BRACES": "${SET}"}
+	for text, want := range map[string]string{
+		"${SET=xyz}":                                  "abc",
+		"${SET:=xyz}":                                 "abc",
+		"${UNSET=xyz}":                                "xyz",
+		"${UNSET:=xyz}":                               "xyz",
+		"${UNSET:-xyz}":                               "xyz",
+		"${UNSET:=}":                                  "",
+		"${EMPTY=xyz}":                                "xyz",
+		"${EMPTY:=xyz}":                               "xyz",
+		"${EMPTY:-xyz}":                               "xyz",
+		"${EMPTY}":                                    "",
+		"something ${UNSET=${OTHER}}":                 "something foo",
+		"${UNSET:=${OTHER}}":                          "foo",
+		"${SET:=${OTHER}}":                            "abc",
+		"${EMPTY:-${UNSET:=${OTHER}}}x":               "foox",
+		"a: ${UNSET=${OTHER}-suffix}":                 "a: foo-suffix",
+		"a: ${UNSET:=prefix${OTHER}-${SET}}":          "a: prefixfoo-abc",
+		"something $${UNSET=${OTHER}}":                "something ${UNSET=foo}",
+		"a ${SET}$${UNSET$${SET}$SET${SET}":           "a abc${UNSET${SET}$SETabc",
+		"$$${SET} $$$${SET} $$SET $2y$12$":            "$abc $${SET} $$SET $2y$12$",
+		"${UNSET:=a$b$$c}":                            "a$b$$c",
+		"${UNSET:=${BRACES}}":                         "${SET}",
+		"${UNSET:=key: {a: b} c}":                     "key: {a: b c}",
+		strings.Repeat("${UNSET:=", 9) + "x}}}}}}}}}": "x",
+	} {
+		if got, _, err := (&substitution{variables: variables}).text(text); err != nil || got != want {
+			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]any{"${NUMBER}": int64(3), "${UNSET:=${NUMBER}}": int64(3), "${UNSET:=4}": int64(4), "${NUMBER}${EMPTY}": "3", "$${NUMBER}": "${NUMBER}"} {
+		if got, err := (&substitution{variables: variables}).value(text, false); err != nil || got != want {
+			t.Errorf("%s is %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"${UNSET:=${GONE}}":                   `the variable "GONE" has no value`,
+		"${SET:=${GONE}}":                     `the variable "GONE" has no value`,
+		"${SET:=${A[@]}}":                     `"${A[@]}" is no variable`,
+		"${SET:=${OTHER}":                     `"${SET:=${OTHER}" has no closing brace`,
+		"x ${SET":                             `"${SET" has no closing brace`,
+		"${SET-xyz}":                          `"${SET-xyz}" is no variable`,
+		"${SET:?xyz}":                         `"${SET:?xyz}" is no variable`,
+		strings.Repeat("${UNSET:=", 10) + "x": "more than 8 deep",
+	} {
+		if got, _, err := (&substitution{variables: variables}).text(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is %q, %v; want %s", text, got, err, want)
+		}
+	}
+}
+
 func TestSubstitutionRefuses(t *testing.T) {
 	twice := input("-- app/kustomization.yaml --\nresources: [a.yaml]\n-- app/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: x, '${A}': y}}",
 		func(a *Application) { a.Substitute = map[string]string{"A": "a"} })

@@ -19,12 +19,13 @@ const maxSubstituted = 16 << 20
 // substituteMark is the label or annotation of Flux by which an object keeps its text.
 const substituteMark = "kustomize.toolkit.fluxcd.io/substitute"
 
+// maxDefaults is how deep a default may be within another.
+const maxDefaults = 8
+
 var (
 	variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// reference is a variable in a text, with what stands for it where it has no value. A second dollar sign keeps the text.
-	reference = regexp.MustCompile(`\$?\$\{[^}]*\}`)
-	// within is what may be in its braces.
-	within = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(?::[=-](.*))?$`)
+	// beginning is that of a variable in a text, up to its brace or what stands for it.
+	beginning = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)(\}|:=|:-|=)`)
 )
 
 // texts are the fields whose values are texts alone, or maps and lists of these.
@@ -78,7 +79,7 @@ func (s *substitution) value(value any, text bool) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			key, err := s.text(name)
+			key, _, err := s.text(name)
 			if err != nil {
 				return nil, err
 			}
@@ -97,8 +98,8 @@ func (s *substitution) value(value any, text bool) (any, error) {
 			}
 		}
 	case string:
-		out, err := s.text(v)
-		if span := reference.FindStringIndex(v); err == nil && !text && out != v && span[0] == 0 && span[1] == len(v) {
+		out, alone, err := s.text(v)
+		if err == nil && !text && alone {
 			return typed(out), nil
 		}
 		return out, err
@@ -123,36 +124,100 @@ func typed(text string) any {
 	return text
 }
 
-// text replaces every ${NAME} of a text, with what follows := or :- where the variable has no value.
-func (s *substitution) text(text string) (string, error) {
-	var out strings.Builder
-	at := 0
-	for _, span := range reference.FindAllStringIndex(text, -1) {
-		found := text[span[0]:span[1]]
-		out.WriteString(text[at:span[0]])
-		at = span[1]
-		if strings.HasPrefix(found, "$$") {
-			out.WriteString(found[1:])
+// text replaces every ${NAME} of a text, and says whether it is one variable and nothing else. Of dollar signs before a brace, each pair
+// stands for one that is kept, as in fluxcd/pkg (envsubst/parse/scan.go).
+func (s *substitution) text(text string) (out string, alone bool, err error) {
+	var b strings.Builder
+	rest := text
+	for {
+		at := strings.Index(rest, "${")
+		if at < 0 {
+			break
+		}
+		before := strings.TrimRight(rest[:at], "$")
+		signs := at + 1 - len(before)
+		b.WriteString(before + strings.Repeat("$", signs/2))
+		if signs%2 == 0 {
+			b.WriteByte('{')
+			rest = rest[at+2:]
 			continue
 		}
-		m := within.FindStringSubmatch(found[2 : len(found)-1])
-		if m == nil {
-			return "", fmt.Errorf("%q is no variable: write $%s to keep the text, or give the object the annotation %s: disabled",
-				truncate(found), truncate(found), substituteMark)
+		value, after, err := s.reference(rest[at:], 0)
+		if err != nil {
+			return "", false, err
 		}
-		value, known := s.variables[m[1]]
-		if !known && strings.Contains(found, ":") {
-			value, known = m[2], true
-		}
-		if !known {
-			return "", fmt.Errorf("the variable %q has no value: set it in postBuild, write $%s to keep the text, or ${%s:=VALUE} for a default",
-				truncate(m[1]), truncate(found), truncate(m[1]))
-		}
-		if s.size += len(value); s.size > maxSubstituted {
-			return "", fmt.Errorf("has more than %d bytes once its variables are replaced: split it", maxSubstituted)
-		}
-		out.WriteString(value)
+		alone = len(rest) == len(text) && at == 0 && after == ""
+		b.WriteString(value)
+		rest = after
 	}
-	out.WriteString(text[at:])
-	return out.String(), nil
+	b.WriteString(rest)
+	return b.String(), alone, nil
+}
+
+// reference is the value of the variable that a text begins with, and what follows it. A default is for a variable that is empty, too, and is
+// looked at in any case, as in fluxcd/pkg (envsubst/funcs.go, toDefault; envsubst/template.go, evalFunc).
+func (s *substitution) reference(text string, depth int) (value, rest string, err error) {
+	m := beginning.FindStringSubmatch(text)
+	if m == nil || depth > maxDefaults {
+		return "", "", noVariable(text, depth)
+	}
+	value, known := s.variables[m[1]]
+	rest = text[len(m[0]):]
+	if m[2] != "}" {
+		var otherwise string
+		if otherwise, rest, err = s.otherwise(text, rest, depth); err != nil {
+			return "", "", err
+		}
+		if known = true; value == "" {
+			value = otherwise
+		}
+	}
+	if !known {
+		return "", "", fmt.Errorf("the variable %q has no value: set it in postBuild, write $%s to keep the text, or ${%s:=VALUE} for a default",
+			truncate(m[1]), truncate(m[0]), truncate(m[1]))
+	}
+	if s.size += len(value); s.size > maxSubstituted {
+		return "", "", fmt.Errorf("has more than %d bytes once its variables are replaced: split it", maxSubstituted)
+	}
+	return value, rest, nil
+}
+
+// otherwise is the default of the variable that of begins with, up to its brace, and what follows that. It may have variables of its own.
+func (s *substitution) otherwise(of, text string, depth int) (out, rest string, err error) {
+	var b strings.Builder
+	for {
+		at := strings.IndexAny(text, "$}")
+		switch {
+		case at < 0:
+			return "", "", noVariable(of, depth)
+		case text[at] == '}':
+			b.WriteString(text[:at])
+			return b.String(), text[at+1:], nil
+		case !strings.HasPrefix(text[at:], "${"):
+			b.WriteString(text[:at+1])
+			text = text[at+1:]
+			continue
+		}
+		b.WriteString(text[:at])
+		value, after, err := s.reference(text[at:], depth+1)
+		if err != nil {
+			return "", "", err
+		}
+		b.WriteString(value)
+		text = after
+	}
+}
+
+// noVariable is the error of a text that begins as a variable does and is none.
+func noVariable(text string, depth int) error {
+	end := strings.IndexByte(text, '}')
+	found := truncate(text[:end+1])
+	switch {
+	case depth > maxDefaults:
+		return fmt.Errorf("%q is a default more than %d deep in others: set one of the variables around it in postBuild", found, maxDefaults)
+	case end < 0 || beginning.MatchString(text):
+		return fmt.Errorf("%q has no closing brace: write $%s to keep the text, or give the object the annotation %s: disabled",
+			truncate(text), truncate(text), substituteMark)
+	}
+	return fmt.Errorf("%q is no variable: write $%s to keep the text, or give the object the annotation %s: disabled", found, found, substituteMark)
 }
