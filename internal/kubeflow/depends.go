@@ -122,14 +122,17 @@ func elsewhere(
 	}, nil
 }
 
-// notReady says why a KfDef that is depended on is not as it has to be; empty where it is.
+// notReady says why a KfDef that is depended on is not as it has to be; empty where it is. A Ready of an older generation says nothing of what is
+// declared now, as in Flux's kustomize-controller (internal/controller/kustomization_controller.go, checkDependencies).
 func notReady(cr *kubeflowv1.KfDef, key types.NamespacedName, other *kubeflowv1.KfDef) string {
 	switch {
 	case other == nil && key.Namespace == cr.Namespace:
 		return fmt.Sprintf("KfDef %s, which is not in namespace %s", key.Name, key.Namespace)
 	case other == nil:
 		return fmt.Sprintf("KfDef %s, of which nothing is known", key)
-	case !meta.IsStatusConditionTrue(other.Status.Conditions, "Ready"):
+	case other.DeletionTimestamp != nil:
+		return fmt.Sprintf("KfDef %s, which is being deleted", shownIn(cr, key))
+	case other.Status.ObservedGeneration < other.Generation || !meta.IsStatusConditionTrue(other.Status.Conditions, "Ready"):
 		return fmt.Sprintf("KfDef %s, which is not Ready", shownIn(cr, key))
 	}
 	return ""

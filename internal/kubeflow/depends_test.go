@@ -27,6 +27,17 @@ func other(name string, ready bool, dependsOn ...string) *kubeflowv1.KfDef {
 	return out
 }
 
+// changed is a KfDef that was Ready before its spec was changed, deleted one that is being deleted.
+func changed(of *kubeflowv1.KfDef) *kubeflowv1.KfDef {
+	of.Status.ObservedGeneration, of.Generation = 2, 3
+	return of
+}
+
+func deleted(of *kubeflowv1.KfDef) *kubeflowv1.KfDef {
+	of.DeletionTimestamp = &metav1.Time{Time: testNow}
+	return of
+}
+
 // TestAwaited looks at the KfDefs that one depends on.
 func TestAwaited(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -38,6 +49,8 @@ func TestAwaited(t *testing.T) {
 		"nothing":           {siblings: []client.Object{other("b", false)}},
 		"one that is Ready": {dependsOn: []string{"b"}, siblings: []client.Object{other("b", true)}},
 		"one that is not":   {dependsOn: []string{"b", "c"}, siblings: []client.Object{other("b", true), other("c", false)}, hold: "KfDef c, which is not Ready"},
+		"one that was":      {dependsOn: []string{"b"}, siblings: []client.Object{changed(other("b", true))}, hold: "KfDef b, which is not Ready"},
+		"one that goes":     {dependsOn: []string{"b"}, siblings: []client.Object{deleted(other("b", true))}, hold: "KfDef b, which is being deleted"},
 		"one that is missing": {
 			dependsOn: []string{"c", "b"}, siblings: []client.Object{other("c", true)}, hold: "KfDef b, which is not in namespace kubeflow",
 			unknown: missing(1, "b"),
@@ -79,6 +92,8 @@ func TestAwaitedInAnotherNamespace(t *testing.T) {
 		hold, cycle, reason string
 	}{
 		"Ready":                  {other: there(true)},
+		"Ready once":             {other: changed(there(true)), hold: "KfDef platform/istio, which is not Ready"},
+		"being deleted":          {other: deleted(there(true)), hold: "KfDef platform/istio, which is being deleted"},
 		"not Ready":              {other: there(false), hold: "KfDef platform/istio, which is not Ready"},
 		"one another":            {other: there(true, kubeflowv1.Dependency{Name: "a", Namespace: "kubeflow"}), cycle: "a, platform/istio, a"},
 		"a namesake of theirs":   {other: there(true, kubeflowv1.Dependency{Name: "a"})},
