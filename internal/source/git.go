@@ -98,6 +98,10 @@ func (s *Store) clone(ctx context.Context, f *flight, server uploadPack, failure
 	}
 	defer p.close()
 	if err := receive(ctx, server, refs, want, p); err != nil {
+		if notOurs(err) && !commitHash.MatchString(f.uri.Ref) {
+			// The list of refs and the pack are two requests.
+			return meta{}, transient(ReasonServerError, "", "the ref %q has moved while it was fetched", name)
+		}
 		return meta{}, gitError(err, failure)
 	}
 	commit, top, err := p.commit(ctx, want)
@@ -180,13 +184,16 @@ func receive(ctx context.Context, server uploadPack, refs *packp.AdvRefs, want p
 	return nil
 }
 
+// notOurs says that a server does not give the commit that it was asked for: git's own words (upload-pack.c), which go-git hands on as a text.
+func notOurs(err error) bool { return strings.Contains(err.Error(), "not our ref") }
+
 // gitError tells the errors that git's protocol has of its own from those of the network.
 func gitError(err error, failure func(error) *Error) *Error {
 	var known *Error
 	switch {
 	case errors.As(err, &known):
 		return known
-	case strings.Contains(err.Error(), "not our ref"): // git's own words, which go-git hands on as a text
+	case notOurs(err):
 		return terminal(ReasonNotFound, "name a branch or a tag: the server gives no other commits",
 			"the server does not give the commit")
 	case errors.Is(err, transport.ErrEmptyRemoteRepository), errors.Is(err, transport.ErrRepositoryNotFound):

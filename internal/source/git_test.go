@@ -267,6 +267,36 @@ func TestGitServersThatFail(t *testing.T) {
 	}
 }
 
+// TestABranchThatMovesMeanwhileIsAskedForAgain has a server that lists a branch and has given up its commit when the pack is asked for. A commit
+// that the URI names is not given a moment later either.
+func TestABranchThatMovesMeanwhileIsAskedForAgain(t *testing.T) {
+	r := newRepository(t)
+	first, _ := r.sample()
+	var packs atomic.Int32
+	good := r.handler(&packs)
+	moved := true
+	web := serve(t, false, func(w http.ResponseWriter, q *http.Request) {
+		if moved && q.Method != http.MethodGet {
+			_, _ = w.Write([]byte(line("ERR upload-pack: not our ref " + first.String())))
+			return
+		}
+		good(w, q)
+	})
+	s := open(t, nil)
+	for _, tail := range []string{"", "?ref=main", "?ref=v1"} {
+		_, err := fetch(t, s, Request{URI: "git::" + web.URL + "/r.git" + tail})
+		wantError(t, err, Transient, ReasonServerError)
+	}
+	_, err := fetch(t, s, Request{URI: "git::" + web.URL + "/r.git?ref=" + first.String()})
+	wantError(t, err, Terminal, ReasonNotFound)
+	moved = false
+	a, err := fetch(t, s, Request{URI: "git::" + web.URL + "/r.git?ref=main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantContents(t, a, sampled)
+}
+
 func endless(w interface{ Write([]byte) (int, error) }, text string) {
 	for range 1 << 18 {
 		if _, err := w.Write([]byte(text)); err != nil {
