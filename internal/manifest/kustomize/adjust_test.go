@@ -186,7 +186,9 @@ func TestDefaultsAreThoseOfFlux(t *testing.T) {
 			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
 		}
 	}
-	for text, want := range map[string]any{"${NUMBER}": int64(3), "${UNSET:=${NUMBER}}": int64(3), "${UNSET:=4}": int64(4), "${NUMBER}${EMPTY}": "3", "$${NUMBER}": "${NUMBER}"} {
+	for text, want := range map[string]any{
+		"${NUMBER}": int64(3), "${UNSET:=${NUMBER}}": int64(3), "${UNSET:=4}": int64(4), "${NUMBER}${EMPTY}": "3", "$${NUMBER}": "${NUMBER}",
+	} {
 		if got, err := (&substitution{variables: variables}).value(text, false); err != nil || got != want {
 			t.Errorf("%s is %v, %v; want %v", text, got, err, want)
 		}

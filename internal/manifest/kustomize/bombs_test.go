@@ -295,7 +295,8 @@ func TestWhatEndsForMemoryTakesNoTimeOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range out[:4] {
-		if limited := new(worker.LimitError); !errors.As(r.Err, &limited) || !strings.Contains(limited.What, "of memory") || limited.Took <= 0 || limited.Took > most.one/2 {
+		limited := new(worker.LimitError)
+		if !errors.As(r.Err, &limited) || !strings.Contains(limited.What, "of memory") || limited.Took <= 0 || limited.Took > most.one/2 {
 			t.Errorf("%s: %v, after %v", r.Name, r.Err, limited.Took)
 		}
 	}

@@ -170,3 +170,29 @@ func TestStacksOfKustomize(t *testing.T) {
 		t.Errorf("rendered are %s", got)
 	}
 }
+
+// TestAComponentIsNoApplication has repoRef.path name a Component, which changes what others render. One with resources of its own renders these,
+// as with kustomize build.
+func TestAComponentIsNoApplication(t *testing.T) {
+	const component = "-- app/kustomization.yaml --\napiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"
+	const want = `application "app": the folder "app" is a Component, which changes what others render: name it in kustomizeConfig.components`
+	prefixed := func(a *Application) { a.NamePrefix = "x-" }
+	for name, c := range map[string]struct {
+		files   string
+		change  func(*Application)
+		objects int
+	}{
+		"patches":              {component + "patches: [{patch: '{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: b}}'}]\n", nil, 0},
+		"labels":               {component + "labels: [{pairs: {a: b}}]\n", nil, 0},
+		"labels, prefixed":     {component + "labels: [{pairs: {a: b}}]\n", prefixed, 0},
+		"a resource":           {component + "resources: [a.yaml]\n-- app/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", nil, 1},
+		"a resource, prefixed": {component + "resources: [a.yaml]\n-- app/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", prefixed, 0},
+	} {
+		in := input(c.files, c.change)
+		in.Rendering = Kustomize
+		r := rendered(t, in)
+		if told := r.Err != nil && strings.HasPrefix(r.Err.Error(), want); len(r.Objects) != c.objects || told != (c.objects == 0) {
+			t.Errorf("%s: %d objects, %v", name, len(r.Objects), r.Err)
+		}
+	}
+}

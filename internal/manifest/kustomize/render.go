@@ -77,6 +77,10 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 		return nil, p.warnings, err
 	}
 	objects, err := run(p)
+	if v := w.done[path.Join(mount, dir)]; w.exact && len(objects) == 0 && v != nil && v.k.Kind == types.ComponentKind {
+		return nil, p.warnings, fmt.Errorf("the folder %q is a Component, which changes what others render: "+
+			"name it in kustomizeConfig.components, and a kustomization in repoRef.path", dir)
+	}
 	if err == nil {
 		objects, err = a.finish(objects)
 	} else if len(a.Patches) > 0 {
