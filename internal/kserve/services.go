@@ -18,6 +18,7 @@ import (
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 // gvkService is the kind that payloads hold.
@@ -31,8 +32,9 @@ func Missing(serves func(schema.GroupVersionKind) bool) error {
 	return fmt.Errorf("the API %s is not served: install KServe; orders to deploy wait for it until their timeout", gvkService.GroupVersion())
 }
 
-// maxServices is how many services one element may have.
-const maxServices = 100
+// maxServices is how many services one element may have, and maxMemory what they may take in memory together, in bytes: an order is short
+// (acm.MaxRecord), and aliases in its payloads make more of it.
+const maxServices, maxMemory = 100, 16 << 20
 
 // reasonInvalidProperties is the reason of properties that no service can be made of.
 const reasonInvalidProperties = "InvalidProperties"
@@ -58,7 +60,7 @@ func services(properties acm.Properties) ([]*unstructured.Unstructured, error) {
 		return nil, invalid(at, fmt.Sprint(len(entities)), fmt.Sprintf("there are more than %d services", maxServices), "split the element")
 	}
 	var out []*unstructured.Unstructured
-	seen := map[string]string{}
+	seen, size := map[string]string{}, int64(0)
 	for i, one := range entities {
 		field := at
 		if at != "" {
@@ -67,6 +69,10 @@ func services(properties acm.Properties) ([]*unstructured.Unstructured, error) {
 		service, err := one.service(field)
 		if err != nil {
 			return nil, err
+		}
+		if size += bounded.InMemory(service.Object); size > maxMemory {
+			return nil, invalid(field+"payload", "", fmt.Sprintf("with it, the services take more than %d MiB of memory", maxMemory>>20),
+				"split the element")
 		}
 		id := service.GetNamespace() + "/" + service.GetName()
 		if other, twice := seen[id]; twice {
@@ -160,6 +166,9 @@ func unmarked(of map[string]string) map[string]string {
 	return of
 }
 
+// largest is what a payload may become once it is decoded: as many bytes as etcd stores of an object by default, 1.5 MiB.
+var largest = bounded.Size{Values: 1 << 16, Bytes: 3 << 19}
+
 // payload decodes the payload.
 func (e entity) payload(field string) (map[string]any, error) {
 	text := []byte(e.Payload)
@@ -168,10 +177,16 @@ func (e entity) payload(field string) (map[string]any, error) {
 		text = []byte(inner)
 	}
 	object := map[string]any{}
-	if utiljson.Unmarshal(text, &object) == nil {
+	if bounded.JSONInMemory(text) <= maxMemory && utiljson.Unmarshal(text, &object) == nil {
 		return object, nil
 	}
-	text, err := yaml.YAMLToJSON(text)
+	err := bounded.YAML(text, largest)
+	if errors.As(err, new(*bounded.LargeError)) {
+		return nil, invalid(field+"payload", "", "it is too large: "+err.Error(), "give an InferenceService that etcd can store")
+	}
+	if err == nil {
+		text, err = yaml.YAMLToJSON(text)
+	}
 	if err == nil {
 		err = utiljson.Unmarshal(text, &object)
 	}

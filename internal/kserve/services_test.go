@@ -108,6 +108,12 @@ func TestRefusedProperties(t *testing.T) {
 	for i := range many {
 		many[i] = declared(fmt.Sprintf("s%d", i), "kserve-test", strings.Replace(iris, `"name":"sklearn-iris",`, "", 1))
 	}
+	bomb := irisYAML + "x: &x " + strings.Repeat("x", 100<<10) + "\ny: [" + strings.Repeat("*x, ", 20) + "]\n"
+	half := make([]map[string]any, 20)
+	for i := range half {
+		half[i] = declared(fmt.Sprintf("s%d", i), "kserve-test", "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\n"+
+			"spec: {x: &x "+strings.Repeat("x", 100<<10)+", y: ["+strings.Repeat("*x, ", 9)+"]}\n")
+	}
 	for name, c := range map[string]struct {
 		values map[string]any
 		want   []string
@@ -125,6 +131,9 @@ func TestRefusedProperties(t *testing.T) {
 		"neither of the two": {list(declared("sklearn-iris", "kserve-test", "{a")), []string{"payload", "neither JSON nor YAML"}},
 		"twice the same":     {list(declared("sklearn-iris", "kserve-test", iris), declared("sklearn-iris", "kserve-test", iris)), []string{"kserveInferenceEntities[1].name", "kserveInferenceEntities[0]"}},
 		"a bad name":         {list(declared("../x", "kserve-test", strings.Replace(iris, `"name":"sklearn-iris",`, "", 1))), []string{"name", "../x"}},
+		"a bomb":             {list(declared("sklearn-iris", "kserve-test", bomb)), []string{"kserveInferenceEntities[0].payload", "too large", "alias", "etcd"}},
+		"values":             {list(declared("sklearn-iris", "kserve-test", "["+strings.Repeat("[],", 1<<18)+"[]]")), []string{"payload", "too large"}},
+		"much together":      {list(half...), []string{"kserveInferenceEntities[16].payload", "16 MiB", "split"}},
 		"too many":           {list(many...), []string{"101", "split"}},
 	} {
 		got, err := services(properties(c.values))

@@ -128,7 +128,7 @@ func problems(part Part, out *plan.Plan) {
 	}
 	if part.Rollback.TooLarge {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: an upgrade that fails cannot be rolled back, since the manifests of the revision that runs "+
-			"take more than %d KiB compressed", part.name, maxKept>>10))
+			"take more than %d KiB compressed, or more than %d MiB of memory", part.name, maxKept>>10, maxUnpacked>>20))
 	}
 	for _, w := range part.Result.Content.Warnings {
 		out.Warnings = append(out.Warnings, part.name+": "+w)

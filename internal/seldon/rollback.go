@@ -21,6 +21,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/status"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/rendering"
 )
@@ -31,7 +32,8 @@ const reasonRolledBack = "RolledBack"
 const (
 	// maxKept bounds the manifests of a revision that are kept for a rollback, compressed: five components fit into one Secret.
 	maxKept = 160 << 10
-	// maxUnpacked bounds what they unpack to: who may write the Secret with the credentials of charts can make a digest that fits.
+	// maxUnpacked bounds what they unpack to, in bytes, as a text and again in memory once that is decoded: who may write the Secret with the
+	// credentials of charts can make a digest that fits.
 	maxUnpacked = 32 << 20
 	// defaultTimeout is how long an upgrade that is rolled back may take to be ready; that of Helm.
 	defaultTimeout = 5 * time.Minute
@@ -266,13 +268,29 @@ func typed(objects []map[string]any) []*unstructured.Unstructured {
 	return out
 }
 
+// errTooLarge says that manifests take more memory than those that are kept may.
+var errTooLarge = errors.New("they take too much memory")
+
+// pack refuses what unpack would.
 func pack(m manifests) ([]byte, error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	if bounded.JSONInMemory(text) > maxUnpacked {
+		return nil, errTooLarge
+	}
+	return zipped(text)
+}
+
+func zipped(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	zip, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(json.NewEncoder(zip).Encode(m), zip.Close()); err != nil {
+	_, err = zip.Write(text)
+	if err := errors.Join(err, zip.Close()); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
@@ -287,6 +305,9 @@ func unpack(raw []byte) (manifests, error) {
 	text, err := io.ReadAll(io.LimitReader(zip, maxUnpacked))
 	if err != nil {
 		return out, err
+	}
+	if bounded.JSONInMemory(text) > maxUnpacked {
+		return out, errTooLarge
 	}
 	return out, kjson.Unmarshal(text, &out)
 }

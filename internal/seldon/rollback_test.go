@@ -577,11 +577,20 @@ func TestARestartChangesNoVersion(t *testing.T) {
 
 // TestWhatUnpacksToTooMuchIsNotKept: whoever may write the Secrets of the namespace could else fill the memory of the manager.
 func TestWhatUnpacksToTooMuchIsNotKept(t *testing.T) {
-	raw, err := pack(manifests{Chart: strings.Repeat("a", maxUnpacked)})
-	if err != nil || len(raw) > maxKept {
-		t.Fatalf("%d bytes, %v", len(raw), err)
+	for name, text := range map[string]string{
+		"a long text": `{"Chart":"` + strings.Repeat("a", maxUnpacked) + `"}`,
+		"many values": `{"Objects":[` + strings.Repeat(`{},`, maxUnpacked/64) + `{}]}`,
+	} {
+		raw, err := zipped([]byte(text))
+		if err != nil || len(raw) > maxKept {
+			t.Fatalf("%s: %d bytes, %v", name, len(raw), err)
+		}
+		if _, err := unpack(raw); err == nil {
+			t.Errorf("%s: it was read", name)
+		}
 	}
-	if m, err := unpack(raw); err == nil {
-		t.Errorf("%d bytes were read", len(m.Chart))
+	m := manifests{Objects: make([]map[string]any, maxUnpacked/64)}
+	if raw, err := pack(m); err == nil {
+		t.Errorf("%d bytes are kept, and could not be read", len(raw))
 	}
 }

@@ -11,12 +11,16 @@ import (
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/origin"
 )
 
 // reasonValuesInvalid says that values are none; stable across releases.
 const reasonValuesInvalid = "ValuesInvalid"
+
+// maxGiven bounds what the values of a user for one component take in the manager's memory together, in bytes.
+const maxGiven = 8 << 20
 
 // maxIndices bounds the indices of lists in one path and its text: each may make a list of 65,536 entries.
 const maxIndices = 8
@@ -28,6 +32,9 @@ func userValues(ctx context.Context, read controller.Reader, cr *v1alpha1.Seldon
 	for i, ref := range r.spec.ValuesFrom {
 		field := fmt.Sprintf("%s.valuesFrom[%d]", r.field, i)
 		more, err := addReferenced(ctx, read, cr.Namespace, ref, field, &r.from.Origin, out)
+		if err == nil {
+			err = checkMemory(more, field, ref.Name)
+		}
 		switch {
 		case err == nil:
 			out = more
@@ -36,16 +43,40 @@ func userValues(ctx context.Context, read controller.Reader, cr *v1alpha1.Seldon
 		}
 	}
 	if r.spec.Values != nil && len(r.spec.Values.Raw) > 0 {
+		field := r.field + ".values"
 		given, err := helm.ParseValues(r.spec.Values.Raw)
 		if err != nil {
-			return out, plan.Problem{
-				Class: plan.Terminal, Reason: reasonValuesInvalid, Field: r.field + ".values", Message: err.Error(),
-				Remedy: "write them as a map",
-			}
+			return out, unread(err, plan.Problem{Field: field, Message: err.Error(), Remedy: "write them as a map"})
 		}
-		out = helm.Merge(out, given)
+		more := helm.Merge(out, given)
+		if err := checkMemory(more, field, ""); err != nil {
+			return out, err
+		}
+		out = more
 	}
 	return out, failed
+}
+
+// unread is the problem of values that cannot be decoded, as it is told of those that are no map.
+func unread(err error, p plan.Problem) plan.Problem {
+	if errors.As(err, new(*bounded.LargeError)) {
+		p.Remedy = remedyLarge
+	}
+	p.Class, p.Reason = plan.Terminal, reasonValuesInvalid
+	return p
+}
+
+const remedyLarge = "leave out what the chart does not need, and repeat no long text by an alias"
+
+// checkMemory refuses values that are too large to be kept: those of a component are in the memory of the manager, whatever they come from.
+func checkMemory(v values, field, name string) error {
+	if bounded.InMemory(v) <= maxGiven {
+		return nil
+	}
+	return plan.Problem{
+		Class: plan.Terminal, Reason: reasonValuesInvalid, Field: field, Value: name,
+		Message: fmt.Sprintf("with it, the values of the component take more than %d MiB of memory", maxGiven>>20), Remedy: remedyLarge,
+	}
 }
 
 // addReferenced lays the values in an object over others. What it holds is never told, since it may be secret.
@@ -91,10 +122,11 @@ func addReferenced(
 	}
 	parsed, err := helm.ParseValues([]byte(raw))
 	if err != nil {
-		return nil, plan.Problem{
-			Class: plan.Terminal, Reason: reasonValuesInvalid, Field: field, Value: ref.Name,
-			Message: fmt.Sprintf("the key %s of %s %s is no map in YAML", key, ref.Kind, ref.Name), Remedy: "correct it",
+		message := fmt.Sprintf("the key %s of %s %s is no map in YAML", key, ref.Kind, ref.Name)
+		if large := (*bounded.LargeError)(nil); errors.As(err, &large) {
+			message = fmt.Sprintf("the key %s of %s %s is too large: %s", key, ref.Kind, ref.Name, large)
 		}
+		return nil, unread(err, plan.Problem{Field: field, Value: ref.Name, Message: message, Remedy: "correct it"})
 	}
 	return helm.Merge(under, parsed), nil
 }

@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -129,5 +130,46 @@ func TestValuesOfObjectsCountForWhatIsMissing(t *testing.T) {
 	cr.Spec.Enterprise.Values = &runtime.RawExtension{Raw: []byte(`{"metadata": {"pg": {"enabled": false}}, "service": {"type": "ClusterIP"}}`)}
 	if facts := gathered(); !strings.HasPrefix(facts.URL, "http://"+deployService+".ns.svc.") {
 		t.Errorf("the address is %s", facts.URL)
+	}
+}
+
+// TestValuesThatTakeTooMuchAreRefused: the manager decodes them, so that one object could else end it for everybody.
+func TestValuesThatTakeTooMuchAreRefused(t *testing.T) {
+	long := strings.Repeat("hush", 100<<10)
+	cluster := controllertest.New(testNow)
+	cluster.Put(opaque("bomb", map[string]string{"values.yaml": "a: &a " + long + "\nb: [" + strings.Repeat("*a, ", 24) + "]"}))
+	cluster.Put(opaque("lists", map[string]string{"values.yaml": "a: [" + strings.Repeat("[],", 200<<10) + "]"}))
+	for i := range 12 {
+		cluster.Put(opaque(fmt.Sprint("part", i), map[string]string{"values.yaml": fmt.Sprintf("a%d: %s%s", i, long, long)}))
+	}
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Namespace = "ns"
+	r := &request{field: "spec.core"}
+	for _, name := range []string{"bomb", "lists"} {
+		r.spec.ValuesFrom = []v1alpha1.ValuesReference{{Kind: "Secret", Name: name}}
+		_, err := userValues(t.Context(), cluster, cr, r)
+		var problem plan.Problem
+		if !errors.As(err, &problem) || problem.Class != plan.Terminal || problem.Reason != reasonValuesInvalid ||
+			problem.Field != "spec.core.valuesFrom[0]" || problem.Value != name || problem.Remedy != remedyLarge ||
+			!strings.Contains(problem.Message, "the key values.yaml of Secret "+name+" is too large") || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+	r.spec.ValuesFrom = nil
+	for i := range 12 {
+		r.spec.ValuesFrom = append(r.spec.ValuesFrom, v1alpha1.ValuesReference{Kind: "Secret", Name: fmt.Sprint("part", i)})
+	}
+	got, err := userValues(t.Context(), cluster, cr, r)
+	var problem plan.Problem
+	if !errors.As(err, &problem) || problem.Class != plan.Terminal || problem.Reason != reasonValuesInvalid || problem.Field != "spec.core.valuesFrom[10]" {
+		t.Errorf("together: %.300v", err)
+	}
+	if len(got) != 10 {
+		t.Errorf("%d of the values are kept", len(got))
+	}
+	r.spec.ValuesFrom = r.spec.ValuesFrom[:10]
+	r.spec.Values = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"b": %q}`, long+long)}
+	if _, err := userValues(t.Context(), cluster, cr, r); !errors.As(err, &problem) || problem.Field != "spec.core.values" {
+		t.Errorf("with those of the spec: %.300v", err)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"sigs.k8s.io/yaml"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 const (
@@ -29,6 +31,9 @@ const (
 	// maxChartfile bounds Chart.yaml, in bytes.
 	maxChartfile = 1 << 20
 )
+
+// largestChartfile is what Chart.yaml may become once it is decoded, which the manager does.
+var largestChartfile = bounded.Size{Values: 1 << 16, Bytes: maxChartfile}
 
 // Chart is a chart whose metadata was read.
 type Chart struct {
@@ -50,8 +55,12 @@ func Load(tree fs.FS) (*Chart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the chart cannot be read: %w", err)
 	}
+	content = bytes.TrimPrefix(content, mark)
+	if err := bounded.YAML(content, largestChartfile); err != nil {
+		return nil, fmt.Errorf("the chart cannot be read: %s: %w", chartutil.ChartfileName, err)
+	}
 	var metadata chartv2.Metadata
-	if err := yaml.Unmarshal(bytes.TrimPrefix(content, mark), &metadata); err != nil {
+	if err := yaml.Unmarshal(content, &metadata); err != nil {
 		return nil, fmt.Errorf("the chart cannot be read: %s: %w", chartutil.ChartfileName, err)
 	}
 	if kind := metadata.Type; kind != "" && kind != "application" {

@@ -292,6 +292,7 @@ func TestStandIns(t *testing.T) {
 func FuzzParseValues(f *testing.F) {
 	f.Add([]byte("a: {b: [1, 2.5, null, x]}"))
 	f.Add([]byte("&a [*a]"))
+	f.Add([]byte(bomb))
 	f.Fuzz(func(_ *testing.T, raw []byte) {
 		values, err := ParseValues(raw)
 		if err == nil {

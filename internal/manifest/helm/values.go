@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 // Merge lays values over others, tables within tables; neither is changed. A null takes a value away, as it does in Helm.
@@ -37,10 +39,20 @@ func mergeInto(out, over map[string]any) {
 	}
 }
 
-// ParseValues reads values as YAML or JSON.
+// largest is what values of a user may become once they are decoded. They are decoded in the manager.
+var largest = bounded.Size{Values: 1 << 17, Bytes: 8 << 20}
+
+// ParseValues reads values as YAML or JSON. The error wraps a *bounded.LargeError where they are too large.
 func ParseValues(raw []byte) (map[string]any, error) {
 	out := map[string]any{}
-	if err := decode(raw, &out); err != nil {
+	err := bounded.YAML(raw, largest)
+	if errors.As(err, new(*bounded.LargeError)) {
+		return nil, fmt.Errorf("the values are too large: %w", err)
+	}
+	if err == nil {
+		err = decode(raw, &out)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the values are no YAML: %w", err)
 	}
 	if out == nil {

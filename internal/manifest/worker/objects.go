@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 // methodObject is the method by which a worker sends an object that it rendered.
@@ -48,7 +50,7 @@ func (o *Objects) Drop(name string) {
 func (o *Objects) Collect(handlers map[string]Handler) {
 	o.lists, o.sizes = map[string][]*unstructured.Unstructured{}, map[string]int64{}
 	handlers[methodObject] = Handle(func(_ *Run, sent object) (bool, error) {
-		size := inMemory(sent.Raw)
+		size := bounded.JSONInMemory(sent.Raw)
 		if o.size+size > maxResult {
 			return false, &LimitError{What: fmt.Sprintf("what it renders takes more than %d MiB of memory", maxResult>>20)}
 		}
@@ -63,46 +65,10 @@ func (o *Objects) Collect(handlers map[string]Handler) {
 	})
 }
 
-// ofValue is what a value takes in memory besides its text, in bytes, about.
-const ofValue = 64
-
-// inMemory is what a JSON text takes in memory once it is decoded, in bytes, about.
-func inMemory(raw []byte) int64 {
-	size, text := int64(len(raw)), false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case text && c == '\\':
-			i++
-		case c == '"':
-			text = !text
-		case !text && (c == ',' || c == '{' || c == '[' || c == ':'):
-			size += ofValue
-		}
-	}
-	return size
-}
-
 // InMemory is what objects take in memory, in bytes, about.
 func InMemory(objects []*unstructured.Unstructured) (size int64) {
 	for _, o := range objects {
-		size += sizeOf(o.Object)
-	}
-	return size
-}
-
-func sizeOf(value any) int64 {
-	size := int64(ofValue)
-	switch value := value.(type) {
-	case string:
-		size += int64(len(value))
-	case map[string]any:
-		for name, inner := range value {
-			size += int64(len(name)) + sizeOf(inner)
-		}
-	case []any:
-		for _, inner := range value {
-			size += sizeOf(inner)
-		}
+		size += bounded.InMemory(o.Object)
 	}
 	return size
 }
