@@ -56,7 +56,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 			APIVersion: keeper.GroupVersion.String(), Kind: inventoryKind.Kind, Name: inventories[i].Name, UID: inventories[i].UID,
 		})
 	}
-	in := decide.Input{Stack: j.stack, Owners: j.owners, Prune: len(r.plan.Problems) == 0}
+	in := decide.Input{Stack: j.stack, Owners: j.owners, Prune: plan.MayPrune(r.plan.Problems), KeepRuns: len(r.plan.Problems) > 0}
 	desired := map[plan.Key]bool{}
 	for i, stage := range r.plan.Stages {
 		owner := self

@@ -216,7 +216,7 @@ func (s *stacks[C, F]) entriesToKeep(p *reconciliation[C, F]) []keeper.Inventory
 	}
 	var entries []keeper.InventoryEntry
 	for key, e := range p.entries {
-		// While a problem exists, objects that the plan no longer has are neither pruned nor dropped, and while the watch of their kind
+		// While nothing may be pruned, objects that the plan no longer has are not dropped either, nor while the watch of their kind
 		// has not synced.
 		if keep[key] || !p.pruned || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
 			entries = append(entries, e)

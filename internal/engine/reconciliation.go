@@ -222,8 +222,8 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	if p.gatherFailed {
 		return
 	}
-	p.pruned = len(p.problems) == 0
-	in := decide.Input{Stack: p.stack, Owners: p.owners, Prune: p.pruned}
+	p.pruned = plan.MayPrune(p.problems)
+	in := decide.Input{Stack: p.stack, Owners: p.owners, Prune: p.pruned, KeepRuns: len(p.problems) > 0}
 	desired := map[plan.Key]bool{}
 	for _, key := range p.plan.Keep {
 		desired[key] = true

@@ -1,6 +1,7 @@
 package seldon
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -83,11 +84,13 @@ func runFor(u *unstructured.Unstructured, run string) *unstructured.Unstructured
 	return u
 }
 
-// left are the objects of hooks that an upgrade leaves as they are.
+// left are the objects of hooks that an upgrade leaves as they are, and those of the revision that was rolled back from.
 func (b *builder) left() []plan.Key {
 	var out []plan.Key
-	for _, u := range b.part.Result.Content.Left {
-		out = append(out, plan.KeyIn(u, b.cr.Namespace, b.facts.Namespaced))
+	for _, u := range slices.Concat(b.part.Result.Content.Left, b.part.Rollback.Hooks) {
+		if key := plan.KeyIn(u, b.cr.Namespace, b.facts.Namespaced); !slices.Contains(out, key) {
+			out = append(out, key)
+		}
 	}
 	return out
 }

@@ -48,8 +48,10 @@ type Rollback struct {
 	Revision int32
 	// TooLarge says that they cannot be kept.
 	TooLarge bool
-	// Failed is the revision that was rolled back from; nil where what is declared runs.
+	// Failed is the revision that was rolled back from; nil where what is declared runs. Hooks are its hooks as far as they are known, with
+	// nothing but what names them: they stay, with their logs.
 	Failed *v1alpha1.ComponentRevision
+	Hooks  []*unstructured.Unstructured
 	// Refused is why what is declared now cannot be fetched or rendered; nil where it can, or is yet to be.
 	Refused *plan.Problem
 	// Deadline is when the revision that is being applied has failed, and CountAt when the time that it has had is counted next; zero where
@@ -216,6 +218,7 @@ func (s *system) goBack(of rendering.Subject, part *Part, recorded v1alpha1.Comp
 	}
 	if part.Result != nil {
 		b.Refused = part.Result.Failure
+		b.Hooks = namesOf(slices.Concat(part.Result.Content.Before, part.Result.Content.After))
 	}
 	part.Result, b.Failed = result, failed.DeepCopy()
 }
@@ -343,11 +346,26 @@ func (s *system) unpacked(of rendering.Subject, part *Part, recorded v1alpha1.Co
 // digestKept tells manifests apart that are kept, and tells nobody what they are.
 func (k *keys) digestKept(raw []byte) string { return rendering.Digest(string(k.data[entrySeed]), raw) }
 
-// rolledBack reports that what is declared has failed.
+// namesOf are objects with nothing but what names them, so that nobody holds the others in memory.
+func namesOf(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, u := range objects {
+		name := &unstructured.Unstructured{}
+		name.SetGroupVersionKind(u.GroupVersionKind())
+		name.SetNamespace(u.GetNamespace())
+		name.SetName(u.GetName())
+		out = append(out, name)
+	}
+	return out
+}
+
+// rolledBack reports that what is declared has failed. The revision before is complete: what only the one that has failed has is deleted, as
+// helm rollback deletes it (pkg/action/rollback.go, Update). While it is not known whether that is what is declared, nothing is.
 func (p Part) rolledBack() *plan.Problem {
 	failed := p.Rollback.Failed
 	return &plan.Problem{
-		Class: plan.Terminal, Reason: reasonRolledBack, Field: "spec." + p.name, Value: failed.Chart + " " + failed.Version,
+		AllowsPruning: !p.Pending && !p.Older && p.Problem == nil && p.Rollback.Refused == nil,
+		Class:         plan.Terminal, Reason: reasonRolledBack, Field: "spec." + p.name, Value: failed.Chart + " " + failed.Version,
 		Message: fmt.Sprintf("revision %d has failed, and revision %d is applied again: %s", failed.Revision, p.Rollback.Revision, failed.Message),
 		Remedy:  "correct the values or the chart; with the annotation " + keeper.ReconcileAtAnnotation + " it is tried again as it is",
 	}

@@ -204,6 +204,50 @@ func TestWhatFailsIsRolledBackOnce(t *testing.T) {
 	l.want("ready", "first, 5 Deployed 1, 4 Failed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0")
 }
 
+// TestARollbackLeavesNothingOfWhatHasFailed: what only the revision that has failed has is deleted, but for its hooks, whose logs tell why.
+// While what is declared is not known, or is refused, nothing is.
+func TestARollbackLeavesNothingOfWhatHasFailed(t *testing.T) {
+	allowed := func(l *life) bool {
+		t.Helper()
+		i := slices.IndexFunc(l.plan.Problems, func(p plan.Problem) bool { return p.Reason == reasonRolledBack })
+		return i >= 0 && plan.MayPrune(l.plan.Problems)
+	}
+	keeps := func(l *life, name string) bool {
+		return slices.ContainsFunc(l.plan.Keep, func(key plan.Key) bool { return key.Kind == "Job" && key.Namespace == "ns" && key.Name == name })
+	}
+	l := deployed(t)
+	l.from.put(t, upgradable+`---
+{apiVersion: batch/v1, kind: Job, metadata: {name: before, annotations: {helm.sh/hook: pre-upgrade}}}
+`)
+	l.values("second")
+	l.pass("")
+	l.pass("failed")
+	l.pass("")
+	for range 3 {
+		if got := l.pass("ready"); got != afterwards && got != afterwards+", again" {
+			t.Fatal(got)
+		}
+	}
+	if !allowed(l) || !keeps(l, "hook-seldon-core") || !keeps(l, "before") {
+		t.Errorf("problems %+v, kept %v", l.plan.Problems, l.plan.Keep)
+	}
+	l.restart()
+	l.from.down = errors.New("no route")
+	if l.want("ready", afterwards); allowed(l) {
+		t.Error("without the chart: what is declared is not known")
+	}
+	l.from.down = nil
+	l.restart()
+	if l.want("ready", afterwards); !allowed(l) || !keeps(l, "before") {
+		t.Errorf("after a restart: problems %+v, kept %v", l.plan.Problems, l.plan.Keep)
+	}
+	l.values("third")
+	l.from.put(t, `{{ fail "so" }}`)
+	if l.pass("ready"); plan.MayPrune(l.plan.Problems) {
+		t.Errorf("what is declared is refused: %+v", l.plan.Problems)
+	}
+}
+
 // TestARollbackLeavesDefinitions: those of the revision that has failed may have stored fields that the others do not know.
 func TestARollbackLeavesDefinitions(t *testing.T) {
 	l := newLife(t)

@@ -104,8 +104,10 @@ type Input struct {
 	Owners []plan.Owner
 	Stages []Stage
 	Extras []Extra
-	// Prune is false while a problem stands: what already runs is not torn down because of bad input.
+	// Prune is false while a problem stands that does not allow it: what already runs is not torn down because of bad input.
 	Prune bool
+	// KeepRuns leaves what was run and the plan no longer has, such as the Job of a hook that has failed, whose logs tell why.
+	KeepRuns bool
 }
 
 // Action is one decision.
@@ -291,6 +293,7 @@ func prune(in Input) []Action {
 		case !e.Observed.OwnedBy(in.Stack, in.Owners...):
 			continue
 		case e.Entry.Policy == keeper.Retain || neverPruned(e.Observed.Key) || e.Observed.Adopted(),
+			in.KeepRuns && e.Observed.Annotations[keeper.RunAnnotation] != "",
 			// The annotation may have been set on the object itself.
 			e.Observed.Annotations[keeper.PruneAnnotation] == keeper.PruneDisabled,
 			// Without a record of what MLKeeper has written the missing owner reference tells that it was retained.

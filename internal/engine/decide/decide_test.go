@@ -424,3 +424,20 @@ func TestTheAnnotationOfAnObjectKeepsIt(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWasRunStaysWhileAProblemStands: the Job of a hook has the logs that tell why it has failed.
+func TestWhatWasRunStaysWhileAProblemStands(t *testing.T) {
+	for run, want := range map[string]Verb{"": Delete, "digest": Leave} {
+		_, th := scene(t, deployments, nil)
+		observed := th.observed(deployments, keyFor(deployments, "a"))
+		observed.Annotations[keeper.RunAnnotation] = run
+		in := Input{Stack: stack, Owners: []plan.Owner{self}, Extras: []Extra{{Observed: observed}}, Prune: true, KeepRuns: true}
+		if got := Decide(in); len(got) != 1 || got[0].Verb != want {
+			t.Errorf("%q: %+v", run, got)
+		}
+		in.KeepRuns = false
+		if got := Decide(in); len(got) != 1 || got[0].Verb != Delete {
+			t.Errorf("%q without a problem: %+v", run, got)
+		}
+	}
+}

@@ -166,7 +166,7 @@ type Plan struct {
 	// AppliedInputs are the Inputs that what runs was rendered from, where a controller records them: for a manager that has not seen it
 	// become Ready, and would take a change that was made meanwhile for the operator's.
 	AppliedInputs string
-	// Problems stand in the way of the spec as written. While there is one nothing is pruned, and the stages hold
+	// Problems stand in the way of the spec as written. While there is one that does not allow it nothing is pruned, and the stages hold
 	// what should keep running nevertheless.
 	Problems []Problem
 	// Warnings are shown in status.
@@ -256,9 +256,17 @@ type Problem struct {
 	Remedy string
 	// Object is the object of the plan that is at fault; empty where it is none.
 	Object Key
+	// AllowsPruning says that the stages of the plan have everything that is to run, although it is not what the spec says, so that what the
+	// plan no longer has is pruned while the problem stands.
+	AllowsPruning bool
 	// Brief says that it passes by itself within seconds, such as what is being fetched: a custom resource that is Ready is not
 	// told otherwise for it, as after each start of the manager.
 	Brief bool
+}
+
+// MayPrune says that no problem is in the way of a deletion of what the plan no longer has.
+func MayPrune(problems []Problem) bool {
+	return !slices.ContainsFunc(problems, func(p Problem) bool { return !p.AllowsPruning })
 }
 
 // Error prints the problem as one line: field, value, message, remedy.

@@ -294,3 +294,15 @@ func TestWhatAnEarlierOneControlsIsNotMarked(t *testing.T) {
 		}
 	}
 }
+
+// TestAProblemAllowsPruningAlone: one that does not is in the way, whatever the others do.
+func TestAProblemAllowsPruningAlone(t *testing.T) {
+	allows, not := Problem{AllowsPruning: true}, Problem{}
+	for want, cases := range map[bool][][]Problem{true: {nil, {allows}, {allows, allows}}, false: {{not}, {allows, not}, {not, allows}}} {
+		for _, problems := range cases {
+			if got := MayPrune(problems); got != want {
+				t.Errorf("%+v: %t", problems, got)
+			}
+		}
+	}
+}
