@@ -97,8 +97,9 @@ func (r request) renderOnce(ctx context.Context, in helm.Input, credentials *com
 	if err != nil || !r.settings.DryRun || len(rendered.Wanted) == 0 {
 		return rendered, err
 	}
-	if err := r.keys.makeAll(r.settings.Random, r.now, credentials.certificates(rendered.Wanted)); err != nil {
-		return rendered, err
+	wanted := credentials.certificates(rendered.Wanted)
+	if r.keys.makeAll(r.settings.Random, r.now, wanted); r.keys.lacks(wanted) {
+		return rendered, r.noCertificate()
 	}
 	return helm.Render(ctx, in)
 }

@@ -153,8 +153,12 @@ func (s *system) gatherPart(
 	}
 	job := r.job(cr)
 	result, done := s.results.Get(read, job)
-	if done && len(result.Content.Wanted) == 0 {
+	switch {
+	case done && len(result.Content.Wanted) == 0:
 		part.Result, part.Pending = result, false
+	case done && facts.Keys.lacks(result.Content.Wanted):
+		problem = r.noCertificate()
+		part.Problem = &problem
 	}
 	part.Older = part.Result != nil && part.Result.Inputs != job.Inputs
 	return part, r.given, nil

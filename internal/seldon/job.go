@@ -219,6 +219,15 @@ func (k *keys) digestPair(name string, pair helm.Pair) string {
 // knows. The UID of the SeldonOperator is known to everybody who reads the digest in its status.
 func (k *keys) digestValues(v values) string { return rendering.Digest(string(k.data[entrySeed]), v) }
 
+// noCertificate says that the chart asks for a certificate that cannot be made. Its names are not told, since they may be of a Secret.
+func (r request) noCertificate() plan.Problem {
+	return plan.Problem{
+		Class: plan.Terminal, Reason: reasonChartFailed, Field: r.field + ".values", Value: r.from.Name,
+		Message: "the chart asks for a certificate that cannot be made, such as for a name with characters beyond ASCII",
+		Remedy:  "correct the names in the values: write a domain with such characters in its form that begins with xn--",
+	}
+}
+
 // failure tells why a chart could not be read or rendered.
 func (r request) failure(err error) *plan.Problem {
 	if errors.Is(err, helm.ErrUnavailable) {

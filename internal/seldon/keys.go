@@ -63,6 +63,8 @@ type keys struct {
 	there, absent, seeded bool
 	// remade says that something that is kept for good was not there, or was damaged, and was made anew.
 	remade bool
+	// unmade are the certificates that were wanted and cannot be made, by their names.
+	unmade map[string]bool
 	// wakeAt is when something is due.
 	wakeAt time.Time
 }
@@ -80,7 +82,8 @@ func keysOf(
 	}
 	if last != nil && last.stored && there && now.Before(last.wakeAt) && maps.EqualFunc(k.data, last.data, bytes.Equal) {
 		k.seeded, k.wakeAt = last.seeded, last.wakeAt
-		return k, k.makeAll(random, now, wanted)
+		k.makeAll(random, now, wanted)
+		return k, nil
 	}
 	k.seeded = len(k.data[entrySeed]) >= sha256.Size && !k.since().IsZero()
 	if k.remade = !k.seeded; k.remade {
@@ -98,7 +101,8 @@ func keysOf(
 	if err := k.renew(random, now); err != nil {
 		return nil, err
 	}
-	return k, k.makeAll(random, now, wanted)
+	k.makeAll(random, now, wanted)
+	return k, nil
 }
 
 // ours says that an entry is of those that are kept here; what others add to the Secret is theirs.
@@ -108,17 +112,25 @@ func ours(entry string) bool {
 		slices.ContainsFunc([]string{prefixLeaf, prefixSelf, prefixKey, prefixNames}, func(prefix string) bool { return strings.HasPrefix(of, prefix) })
 }
 
-// makeAll makes the certificates that there are not.
-func (k *keys) makeAll(random io.Reader, now time.Time, wanted []helm.Certificate) error {
+// makeAll makes the certificates that there are not. What cannot be made, such as for a name with characters that a certificate cannot have,
+// is in the way of its component alone. The errors may quote the name, which may be of a Secret.
+func (k *keys) makeAll(random io.Reader, now time.Time, wanted []helm.Certificate) {
 	for _, c := range wanted {
 		if _, ok := k.Certificate(c); ok || c.Kind == helm.Authority {
 			continue
 		}
-		if err := k.make(random, now, c); err != nil {
-			return err
+		if k.make(random, now, c) != nil {
+			if k.unmade == nil {
+				k.unmade = map[string]bool{}
+			}
+			k.unmade[c.Name()] = true
 		}
 	}
-	return nil
+}
+
+// lacks says that one of these certificates cannot be made.
+func (k *keys) lacks(wanted []helm.Certificate) bool {
+	return slices.ContainsFunc(wanted, func(c helm.Certificate) bool { return k.unmade[c.Name()] })
 }
 
 func (k *keys) set(entry string, value []byte) {

@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/pki"
 )
@@ -222,5 +224,35 @@ func TestTheDigestOfValuesNeedsTheSeed(t *testing.T) {
 	}
 	if one.digestValues(given) != made(t, one, testNow).digestValues(given) || one.digestValues(given) == one.digestValues(values{}) {
 		t.Error("it is no digest of the values")
+	}
+}
+
+// TestACertificateThatCannotBeMadeIsInTheWayOfNoOther: the names are those of a chart and its values.
+func TestACertificateThatCannotBeMadeIsInTheWayOfNoOther(t *testing.T) {
+	bad := helm.Certificate{Kind: helm.Leaf, CommonName: "server", DNS: []string{"bücher.example"}}
+	first := made(t, nil, testNow, bad, webhook)
+	for name, k := range map[string]*keys{"at first": first, "then": made(t, first, testNow.Add(time.Minute), bad, webhook)} {
+		if _, ok := k.Certificate(webhook); !ok || !k.lacks([]helm.Certificate{webhook, bad}) || k.lacks([]helm.Certificate{webhook}) {
+			t.Errorf("%s: cannot be made are %v", name, k.unmade)
+		}
+	}
+}
+
+// TestACertificateThatCannotBeMadeIsToldOfItsComponent: what runs stays, the name is not quoted, and other values are rendered.
+func TestACertificateThatCannotBeMadeIsToldOfItsComponent(t *testing.T) {
+	l := deployed(t)
+	l.from.put(t, upgradable+`---
+{apiVersion: v1, kind: Secret, metadata: {name: certificate}, data: {key: {{ (genSelfSignedCert .Values.value nil nil 1).Key | b64enc }}}}
+`)
+	l.values(strings.Repeat("hush", 16)[1:] + "ü")
+	l.want("ready", "first, 1 Deployed 0")
+	if got := recordedOf(l.cr, core); l.reason() != "ChartFailed spec.core.values" || got.Phase != phaseFailed || strings.Contains(got.Message, "hush") {
+		t.Errorf("%s, %+v", l.reason(), got)
+	}
+	l.values("second")
+	l.pass("") // The certificate is made.
+	l.want("", "second, 2 Pending 0, 1 Superseded 0, again")
+	if got := l.reason(); got != "" || !l.plan.Has(plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "certificate"}) {
+		t.Errorf("then %s", got)
 	}
 }

@@ -110,6 +110,7 @@ func TestRefused(t *testing.T) {
 		`env "HOME"`:               "not defined",
 		`genPrivateKey "dsa"`:      "use rsa, ecdsa or ed25519",
 		`(genSignedCert "a" nil nil 1 (buildCustomCert "YQ==" "YQ==")).Cert`: "",
+		`(genSelfSignedCert "a" nil (list "bücher.example") 1).Cert`:         "has characters beyond ASCII",
 		`include "nothing" .`:         "nothing",
 		`required "give x" .Values.x`: "give x",
 		`fail "no"`:                   "no",

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/template"
 	"time"
+	"unicode"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
@@ -193,6 +194,10 @@ func (s *templateFunctions) certificate(c Certificate) (Pair, error) {
 	if len(s.used) == maxCertificates {
 		return Pair{}, fmt.Errorf("the chart wants more than %d certificates", maxCertificates)
 	}
+	if slices.ContainsFunc(c.DNS, beyondASCII) {
+		// The name is not told, since it may be secret.
+		return Pair{}, errors.New("a DNS name of a certificate has characters beyond ASCII: write its form that begins with xn--")
+	}
 	s.used = append(s.used, c)
 	s.secret = s.secret || c.Kind != Authority // Of the authority, templates have the certificate alone.
 	pair, ok := s.generated.Certificate(c)
@@ -200,6 +205,11 @@ func (s *templateFunctions) certificate(c Certificate) (Pair, error) {
 		s.wanted = append(s.wanted, c)
 	}
 	return pair, nil
+}
+
+// beyondASCII says that no certificate can have a DNS name (crypto/x509, isIA5String).
+func beyondASCII(name string) bool {
+	return strings.ContainsFunc(name, func(c rune) bool { return c > unicode.MaxASCII })
 }
 
 func (s *templateFunctions) genPrivateKey(kind string) (string, error) {
