@@ -87,7 +87,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if facts.GatewayCA, err = gatherGatewayCA(ctx, read, cr, facts.Certs); err != nil {
 		return Facts{}, err
 	}
-	if facts.LoggerCA, err = gatherLoggerCA(ctx, read, cr, facts); err != nil {
+	if facts.LoggerCA, err = s.gatherLoggerCA(ctx, read, cr, facts); err != nil {
 		return Facts{}, err
 	}
 	if facts.TrustedCA, err = gatherTrustedCA(ctx, read, cr); err != nil {

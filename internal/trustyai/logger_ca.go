@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
@@ -35,12 +37,17 @@ type LoggerCA struct {
 	// Injected says that service-ca fills it, else Bundle is what it is to hold.
 	Injected bool
 	Bundle   string
-	// Untrusted says that somebody else's is there, without the certificate authority of this service.
+	// Untrusted says that it lacks the certificate authority of this service, and that this custom resource does not add it.
 	Untrusted bool
+	// Absent says that there is none, and Filled that service-ca fills the one that is there.
+	Absent, Filled bool
+	// Keeper is the custom resource that is to add it, and Left says that it was deleted; empty where the ConfigMap is not MLKeeper's.
+	Keeper string
+	Left   bool
 }
 
 // gatherLoggerCA finds out who keeps the ConfigMap, and what belongs in it.
-func gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, facts Facts) (LoggerCA, error) {
+func (s *system) gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, facts Facts) (LoggerCA, error) {
 	users := loggedSecurely(facts.Inference)
 	if !slices.Contains(users, cr) {
 		return LoggerCA{}, nil
@@ -49,7 +56,7 @@ func gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 	if err != nil {
 		return LoggerCA{}, err
 	}
-	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users[0] == cr)}
+	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users, facts.Inference.Services)}
 	for _, user := range users {
 		source, ca := facts.Certs.Source, facts.Certs.CA
 		if user != cr {
@@ -67,31 +74,85 @@ func gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 			}
 		}
 	}
-	if foreign(live) {
-		file, _, _ := unstructured.NestedString(live.Object, "data", loggerCAFile)
-		theirs := certificatesIn(file)
-		out.Untrusted = !out.Injected && slices.ContainsFunc(certificatesIn(out.Bundle), func(one string) bool { return !slices.Contains(theirs, one) })
+	if !out.Keeps && (live != nil || !s.settings.DryRun) {
+		out.untrusted(live, cr, users, facts.Inference.Services)
 	}
 	return out, nil
 }
 
+// untrusted looks for the certificate authority of a custom resource in a ConfigMap that it does not keep, and for who is to add it.
+func (ca *LoggerCA) untrusted(live *unstructured.Unstructured, cr *v1.TrustyAIService, users []*v1.TrustyAIService, alive []client.Object) {
+	ca.Absent = live == nil
+	var theirs []string
+	if live != nil {
+		file, _, _ := unstructured.NestedString(live.Object, "data", loggerCAFile)
+		theirs, ca.Filled = certificatesIn(file), live.GetAnnotations()[injectCA] == "true"
+	}
+	if ca.Injected {
+		// Users may have copied the authority of service-ca, which is not read here, into one of their own.
+		ca.Untrusted = !ca.Filled && !foreign(live)
+	} else {
+		ca.Untrusted = slices.ContainsFunc(certificatesIn(ca.Bundle), func(one string) bool { return !slices.Contains(theirs, one) })
+	}
+	made, is := madeFor(live, cr)
+	switch {
+	case live == nil:
+		ca.Keeper = maker(users).Name
+	case is:
+		ca.Keeper, ca.Left = made, !exists(alive, made)
+	case !foreign(live):
+		ca.Keeper = users[0].Name
+	}
+}
+
 // keepsLoggerCA says that a custom resource renders the ConfigMap. One is enough for the namespace: the one that made it, and the oldest
 // that needs it makes it, also where somebody has spoilt the marks that say whose it is. Somebody else's is left as it is, and so is that of a service
-// that has gone, until the garbage collector deletes it.
-func keepsLoggerCA(live *unstructured.Unstructured, cr *v1.TrustyAIService, oldest bool) bool {
+// that has gone, until the garbage collector deletes it. One that nothing deletes is adopted with the annotation that the engine asks for then too
+// (internal/engine/reconciliation.go, abandoned).
+func keepsLoggerCA(live *unstructured.Unstructured, cr *v1.TrustyAIService, users []*v1.TrustyAIService, alive []client.Object) bool {
 	if live == nil {
-		return oldest
+		return maker(users) == cr
 	}
-	switch ofNamespace := strings.TrimSuffix(ownerID(cr), cr.Name); {
+	made, is := madeFor(live, cr)
+	switch {
 	case foreign(live):
 		return false
 	case stackOf(cr).Marked(live):
 		return true
-	case strings.HasPrefix(live.GetAnnotations()[keeper.OwnerAnnotation], ofNamespace):
+	case is && (exists(alive, made) || metav1.GetControllerOf(live) != nil):
 		return false
+	case is:
+		i := slices.IndexFunc(users, func(user *v1.TrustyAIService) bool {
+			return user.Annotations[keeper.AdoptAnnotation] == "true" && !suspended(user)
+		})
+		return i >= 0 && users[i] == cr
 	default:
-		return oldest
+		return users[0] == cr
 	}
+}
+
+// madeFor is the custom resource of the namespace that the annotation of an object says it was made for.
+func madeFor(live *unstructured.Unstructured, cr *v1.TrustyAIService) (name string, is bool) {
+	if live == nil {
+		return "", false
+	}
+	return strings.CutPrefix(live.GetAnnotations()[keeper.OwnerAnnotation], strings.TrimSuffix(ownerID(cr), cr.Name))
+}
+
+// exists says that one of some custom resources has a name.
+func exists(alive []client.Object, name string) bool {
+	return slices.ContainsFunc(alive, func(o client.Object) bool { return o.GetName() == name })
+}
+
+// maker is the custom resource that makes the ConfigMap where there is none: the oldest, but one that is suspended writes nothing.
+func maker(users []*v1.TrustyAIService) *v1.TrustyAIService {
+	i := slices.IndexFunc(users, func(user *v1.TrustyAIService) bool { return !suspended(user) })
+	return users[max(i, 0)]
+}
+
+// suspended says that nothing of a custom resource is written.
+func suspended(cr *v1.TrustyAIService) bool {
+	return cr.Annotations[keeper.SuspendAnnotation] == "true"
 }
 
 // foreign says that an object is there, and that MLKeeper did not make it.
@@ -135,13 +196,35 @@ func loggedSecurely(inference Inference) []*v1.TrustyAIService {
 	})
 }
 
+// untrustedByLoggers warns of a ConfigMap that KServe's loggers cannot verify the service with.
+func (r *scene) untrustedByLoggers() {
+	ca := r.facts.LoggerCA
+	var whose, remedy string
+	switch {
+	case !ca.Untrusted:
+		return
+	case ca.Absent:
+		r.warn("the ConfigMap %s does not exist: the TrustyAIService %s is to make it, without which KServe's loggers cannot send to this service; "+
+			"see the status of %s", loggerCA, ca.Keeper, ca.Keeper)
+		return
+	case ca.Filled:
+		whose, remedy = "is filled by OpenShift's service-ca", "use the certificates of service-ca for this service too"
+	case ca.Keeper == "":
+		whose, remedy = "is not MLKeeper's", "add it, or delete the ConfigMap"
+	case ca.Left:
+		whose, remedy = "is of the TrustyAIService "+ca.Keeper+", which was deleted", "delete the ConfigMap, which MLKeeper then makes anew"
+	default:
+		whose, remedy = "is kept by the TrustyAIService "+ca.Keeper,
+			"see the status of "+ca.Keeper+", and resume it if it is suspended, or delete the ConfigMap, which MLKeeper then makes anew"
+	}
+	r.warn("the ConfigMap %s %s, and its %s lacks the certificate authority of this service, so KServe's loggers cannot send to it: %s",
+		loggerCA, whose, loggerCAFile, remedy)
+}
+
 // loggerCA renders the ConfigMap.
 func (r *scene) loggerCA() {
+	r.untrustedByLoggers()
 	ca := r.facts.LoggerCA
-	if ca.Untrusted {
-		r.warn("the ConfigMap %s is not MLKeeper's, and its %s lacks the certificate authority of this service, so KServe's loggers "+
-			"cannot send to it: add it, or delete the ConfigMap", loggerCA, loggerCAFile)
-	}
 	awaits := r.lacks(cmp.Or(r.facts.Certs.AwaitsCA, r.facts.Certs.AwaitsLeaf))
 	if !ca.Keeps || !ca.Injected && ca.Bundle == "" && awaits == "" {
 		return

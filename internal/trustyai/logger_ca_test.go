@@ -2,12 +2,15 @@ package trustyai
 
 import (
 	"crypto/rand"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
@@ -164,10 +167,162 @@ func TestLoggersBundleIsKeptWithoutItsMark(t *testing.T) {
 		live.SetAnnotations(map[string]string{keeper.OwnerAnnotation: c.annotation})
 		live.SetLabels(map[string]string{keeper.ControllerLabel: ControllerName, keeper.StackLabel: c.label})
 		for i, want := range c.want {
-			if got := keepsLoggerCA(live, all[i], i == 0); got != want {
+			if got := keepsLoggerCA(live, all[i], all, servicesOf(all)); got != want {
 				t.Errorf("%s: %s keeps it: %t", name, all[i].Name, got)
 			}
 		}
+	}
+}
+
+func servicesOf(all []*v1.TrustyAIService) (out []client.Object) {
+	for _, cr := range all {
+		out = append(out, cr)
+	}
+	return out
+}
+
+// bundleOf is the ConfigMap as a custom resource made it, with the authorities of some.
+func bundleOf(c *cluster, cr *v1.TrustyAIService, authorities ...string) *unstructured.Unstructured {
+	text := ""
+	for _, name := range authorities {
+		text += authorityIn(c, name)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{loggerCAFile: text}}}
+	u.SetGroupVersionKind(gvkConfigMap)
+	u.SetNamespace("ns")
+	u.SetName(loggerCA)
+	u.SetLabels(map[string]string{keeper.ControllerLabel: ControllerName, keeper.StackLabel: stackOf(cr).Hash()})
+	c.Own(u, ownerID(cr))
+	return u
+}
+
+// TestABundleThatAnotherDoesNotUpdateIsWarnedOf: the agent of a service whose authority it lacks sends nothing, whoever was to add it.
+func TestABundleThatAnotherDoesNotUpdateIsWarnedOf(t *testing.T) {
+	suspend := func(cr *v1.TrustyAIService) { cr.Annotations = map[string]string{keeper.SuspendAnnotation: "true"} }
+	for name, tc := range map[string]struct {
+		change func(c *cluster, all []*v1.TrustyAIService) []*v1.TrustyAIService
+		want   string
+	}{
+		"the keeper was deleted": {func(c *cluster, all []*v1.TrustyAIService) []*v1.TrustyAIService {
+			bundleOf(c, all[0], "tas")
+			return all[1:]
+		}, "is of the TrustyAIService tas, which was deleted"},
+		"the keeper is suspended": {func(c *cluster, all []*v1.TrustyAIService) []*v1.TrustyAIService {
+			bundleOf(c, all[0], "tas")
+			suspend(all[0])
+			return all
+		}, "is kept by the TrustyAIService tas"},
+		"the keeper needs it no more": {func(c *cluster, all []*v1.TrustyAIService) []*v1.TrustyAIService {
+			bundleOf(c, all[0], "tas")
+			all[0].Spec.InferenceServices = selectorFor("team", "other")
+			return all
+		}, "is kept by the TrustyAIService tas"},
+		"nobody has made it": {func(c *cluster, all []*v1.TrustyAIService) []*v1.TrustyAIService { return all },
+			"does not exist: the TrustyAIService tas is to make it"},
+		"it has the authority": {func(c *cluster, all []*v1.TrustyAIService) []*v1.TrustyAIService {
+			bundleOf(c, all[0], "tas", "young")
+			return all
+		}, ""},
+	} {
+		c, all := logged(t, "tas", "young")
+		young := all[1]
+		for i := range all {
+			renderAmong(t, c, all, i)
+		}
+		c.Remove(plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: "ns", Name: loggerCA})
+		all = tc.change(c, all)
+		p := renderAmong(t, c, all, slices.Index(all, young))
+		text := strings.Join(p.Warnings, " ")
+		if find(p, "ConfigMap", loggerCA) != nil || !strings.Contains(text, tc.want) || (text != "") != (tc.want != "") {
+			t.Errorf("%s: it is written, or the warnings are %q", name, text)
+		}
+	}
+}
+
+// TestServiceCAOfAnotherIsWarnedOf: service-ca replaces all that a ConfigMap holds, and fills none that does not ask for it.
+func TestServiceCAOfAnotherIsWarnedOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asks, own bool
+		want      string
+	}{
+		"filled, of service-ca":           {asks: true},
+		"not filled, of service-ca":       {want: "is kept by the TrustyAIService tas"},
+		"filled, of an authority of ours": {asks: true, own: true, want: "is filled by OpenShift's service-ca"},
+	} {
+		c, all := logged(t, "tas", "young")
+		for i := range all {
+			renderAmong(t, c, all, i)
+		}
+		live := bundleOf(c, all[0], "tas")
+		if tc.asks {
+			live.Object["data"] = map[string]any{loggerCAFile: pemOf("service-ca")}
+			marks := live.GetAnnotations()
+			marks[injectCA] = "true"
+			live.SetAnnotations(marks)
+		}
+		if !tc.own {
+			c.APIs[gvkServiceCA] = true
+			for _, name := range []string{"young-tls", "young-internal"} {
+				secret := secretOf2("ns", name, map[string]string{"tls.crt": "x", "tls.key": "y"})
+				secret.SetAnnotations(map[string]string{"service.beta.openshift.io/originating-service-name": name})
+				c.Remove(plan.KeyOf(secret))
+				c.Put(secret)
+			}
+		}
+		text := strings.Join(renderAmong(t, c, all, 1).Warnings, " ")
+		if !strings.Contains(text, tc.want) || (text != "") != (tc.want != "") {
+			t.Errorf("%s: the warnings are %q", name, text)
+		}
+	}
+}
+
+// TestASuspendedServiceMakesNoBundle: the next one does, as long as there is one that is not suspended.
+func TestASuspendedServiceMakesNoBundle(t *testing.T) {
+	c, all := logged(t, "tas", "young")
+	all[0].Annotations = map[string]string{keeper.SuspendAnnotation: "true"}
+	if got := bundleIn(renderAmong(t, c, all, 0), t); got != "" {
+		t.Errorf("the suspended one makes it: %s", got)
+	}
+	got := bundleIn(renderAmong(t, c, all, 1), t)
+	for _, name := range []string{"tas", "young"} {
+		if ca := authorityIn(c, name); ca == "" || !strings.Contains(got, ca) {
+			t.Errorf("it has no authority of %s: %s", name, got)
+		}
+	}
+	all[1].Annotations = all[0].Annotations
+	if !keepsLoggerCA(nil, all[0], all, servicesOf(all)) || keepsLoggerCA(nil, all[1], all, servicesOf(all)) {
+		t.Error("of suspended ones, what is printed is not that of the oldest")
+	}
+}
+
+// TestABundleThatWasLeftIsAdopted: with deletionPolicy Orphan the ConfigMap stays, and the annotation that allows the adoption of what nobody has
+// is asked for, as the engine does. What is about to be deleted with its owner is not adopted.
+func TestABundleThatWasLeftIsAdopted(t *testing.T) {
+	c, all := logged(t, "tas", "young", "youngest")
+	live, rest := bundleOf(c, all[0], "tas"), all[1:]
+	keeps := func(alive []*v1.TrustyAIService) (out []bool) {
+		for _, cr := range rest {
+			out = append(out, keepsLoggerCA(live, cr, rest, servicesOf(alive)))
+		}
+		return out
+	}
+	if got := keeps(rest); !slices.Equal(got, []bool{false, false}) {
+		t.Errorf("nobody allows it, and they keep it: %v", got)
+	}
+	rest[1].Annotations = map[string]string{keeper.AdoptAnnotation: "true"}
+	if got := keeps(rest); !slices.Equal(got, []bool{false, true}) {
+		t.Errorf("the youngest allows it, and they keep it: %v", got)
+	}
+	if got := keeps(all); !slices.Equal(got, []bool{false, false}) {
+		t.Errorf("the one that made it is there, and the others keep it: %v", got)
+	}
+	rest[0].Annotations = rest[1].Annotations
+	if got := keeps(rest); !slices.Equal(got, []bool{true, false}) {
+		t.Errorf("both allow it, and they keep it: %v", got)
+	}
+	live.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Inventory", Name: "i", UID: "u", Controller: ptr.To(true)}})
+	if got := keeps(rest); !slices.Equal(got, []bool{false, false}) {
+		t.Errorf("it is about to go, and they keep it: %v", got)
 	}
 }
 

@@ -69,7 +69,7 @@ func wirer(oldestFirst []*v1.TrustyAIService, recorded []wiring.Entry) *v1.Trust
 		return slices.ContainsFunc(recorded, func(e wiring.Entry) bool { return e.Owner == ownerID(cr) })
 	}
 	for i, cr := range oldestFirst {
-		if holds(cr) || i == 0 && reachable(cr) && cr.Annotations[keeper.SuspendAnnotation] != "true" {
+		if holds(cr) || i == 0 && reachable(cr) && !suspended(cr) {
 			return cr
 		}
 	}
