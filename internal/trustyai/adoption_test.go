@@ -122,7 +122,7 @@ func Test_AdoptionCountsWhatComesLaterFromThenOn(t *testing.T) {
 	c.Own(deploymentIn(t, p).Desired.DeepCopy(), testOwner)
 	cert := map[string]string{"tls.crt": "a", "tls.key": "b"}
 	for _, name := range []string{"tas-tls", "tas-internal"} {
-		c.Put(secretOf2("ns", name, cert))
+		c.Put(servingCertificate(name, cert))
 	}
 	_, p = gatherAndRender(t, c, cr)
 	o := deploymentIn(t, p)
@@ -130,7 +130,7 @@ func Test_AdoptionCountsWhatComesLaterFromThenOn(t *testing.T) {
 		t.Fatal("the first certificates replace the pods, or are not recorded")
 	}
 	c.Own(o.Desired.DeepCopy(), testOwner)
-	c.Put(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "renewed", "tls.key": "b"}))
+	c.Put(servingCertificate("tas-tls", map[string]string{"tls.crt": "renewed", "tls.key": "b"}))
 	if _, p = gatherAndRender(t, c, cr); deploymentIn(t, p).Partial {
 		t.Error("renewed certificates do not reach the pods")
 	}

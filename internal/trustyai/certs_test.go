@@ -390,6 +390,43 @@ func Test_ASecretOfSomebodyIsNotGivenToCertManager(t *testing.T) {
 	}
 }
 
+// Test_ASecretOfSomebodyIsNotServedWith: service-ca writes no Secret of another, whatever the service may adopt, and a router would not verify what
+// is in it.
+func Test_ASecretOfSomebodyIsNotServedWith(t *testing.T) {
+	for _, tc := range []struct {
+		name, annotation, value, want string
+	}{
+		{name: "tas-tls", want: "Waiting ResourceConflict"},
+		{name: "tas-internal", want: "Waiting ResourceConflict"},
+		{name: "tas-internal", annotation: certificateAnnotation, value: "tas-internal", want: "Waiting ResourceConflict"},
+		{name: "tas-internal", annotation: keeper.OwnerAnnotation, value: testOwner},
+		{name: "tas-tls", annotation: "service.alpha.openshift.io/originating-service-name", value: "tas-tls"},
+	} {
+		c, cr := newCluster(gvkServiceCA, gvkCertificate), custom(t, upstreamSpec)
+		cr.Annotations = map[string]string{keeper.AdoptAnnotation: "true"}
+		for _, name := range []string{"tas-tls", "tas-internal"} {
+			c.Put(servingCertificate(name, map[string]string{"tls.crt": "c", "tls.key": "k"}))
+		}
+		u := secretOf2("ns", tc.name, map[string]string{"tls.crt": "theirs", "tls.key": "theirs", "ca.crt": "theirs"})
+		u.SetAnnotations(map[string]string{tc.annotation: tc.value})
+		c.Put(u)
+		facts, p := gatherAndRender(t, c, cr)
+		if facts.Certs.Source != CertsServiceCA || (facts.Certs.Digest == "") != (tc.want != "") || reasons(p) != tc.want {
+			t.Errorf("%+v: the source is %s, and the problems are %v", tc, facts.Certs.Source, p.Problems)
+		}
+		for _, problem := range p.Problems {
+			if !strings.Contains(problem.Message, tc.name) || !strings.Contains(problem.Message, "service-ca") {
+				t.Errorf("%+v: the message is %q", tc, problem.Message)
+			}
+		}
+		c.Own(mustFind(t, p, "NetworkPolicy", "tas-secured"), testOwner)
+		_, p = gatherAndRender(t, c, cr)
+		if held := deploymentIn(t, p).Hold; (held != "") != (tc.want != "") || held != "" && !strings.Contains(held, tc.name) {
+			t.Errorf("%+v: the Deployment waits for %q", tc, held)
+		}
+	}
+}
+
 func Test_PodsStartWithTheCertificatesOfServiceCA(t *testing.T) {
 	startsWithCertificates(t, newCluster(gvkServiceCA), custom(t, upstreamSpec), "service.beta.openshift.io/originating-service-name")
 }

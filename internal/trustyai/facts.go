@@ -212,7 +212,7 @@ type Certs struct {
 	StandsAt time.Time
 	// ExpiresAt is when the first of the certificates expires that others renew; zero where that cannot be read.
 	ExpiresAt time.Time
-	// Foreign are the Secrets of others under the names of those that cert-manager would make.
+	// Foreign are the Secrets of others under the names of those that cert-manager or service-ca would make.
 	Foreign []string
 	// Missing and MissingKeys tell that the user's Secret is absent or lacks keys.
 	Missing     bool

@@ -53,12 +53,10 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	if err != nil {
 		return Certs{}, err
 	}
-	if out.Source == CertsCertManager {
-		if out.Foreign, err = foreignSecrets(ctx, read, cr); err != nil || len(out.Foreign) > 0 {
-			// Nothing is made of what they hold.
-			name := cmp.Or(out.Foreign...)
-			return Certs{Source: out.Source, Foreign: out.Foreign, AwaitsCA: name, AwaitsLeaf: name}, err
-		}
+	if out.Foreign, err = foreignSecrets(ctx, read, cr, out.Source); err != nil || len(out.Foreign) > 0 {
+		// Nothing is made of what they hold.
+		name := cmp.Or(out.Foreign...)
+		return Certs{Source: out.Source, Foreign: out.Foreign, AwaitsCA: name, AwaitsLeaf: name}, err
 	}
 	out.ExpiresAt = earliest(out.ExpiresAt, expiry(controller.SecretData(internal)))
 	if proxy != nil && internal != nil {
@@ -92,28 +90,32 @@ func missingKeys(data map[string][]byte) (out []string) {
 	return out
 }
 
-// foreignSecrets are the Secrets under the names of those of cert-manager that are none of this service, as long as there is no
-// Certificate: cert-manager takes any Secret that a Certificate names for its own, and the key that was in it is lost (v1.21
-// pkg/controller/certificates/issuing/internal/secret.go). Who has objects adopted by an annotation has these adopted too.
-func foreignSecrets(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) ([]string, error) {
-	if cr.Annotations[keeper.AdoptAnnotation] == "true" {
+// foreignSecrets are the Secrets under the names of the certificates that cert-manager or service-ca makes that are none of this service.
+// cert-manager takes any Secret that a Certificate names for its own, and the key that was in it is lost (v1.21
+// pkg/controller/certificates/issuing/internal/secret.go); once there is a Certificate, it has the Secret. Who has objects adopted by an
+// annotation has these adopted too. service-ca writes no Secret but its own (openshift/service-ca-operator
+// pkg/controller/servingcert/controller/secret_creating_controller.go), so that pods would have the key of somebody else.
+func foreignSecrets(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, source CertSource) ([]string, error) {
+	certManager := source == CertsCertManager
+	if certManager && cr.Annotations[keeper.AdoptAnnotation] == "true" {
 		return nil, nil
 	}
 	n := namesOf(cr)
 	names := []string{n.tlsSecret, n.internalSecret}
-	if cr.Spec.TLS == nil || cr.Spec.TLS.IssuerRef == nil {
+	if certManager && (cr.Spec.TLS == nil || cr.Spec.TLS.IssuerRef == nil) {
 		names = append(names, n.caSecret)
 	}
 	var out []string
 	for _, name := range names {
-		if read.Child(gvkCertificate, cr.Namespace, name) != nil {
+		if certManager && read.Child(gvkCertificate, cr.Namespace, name) != nil {
 			continue
 		}
 		secret, err := read.Referenced(ctx, gvkSecret, cr.Namespace, name)
 		if err != nil {
 			return nil, err
 		}
-		if secret != nil && !stackOf(cr).Marked(secret) && secret.GetAnnotations()[certificateAnnotation] != name && !ofServiceCA(secret) {
+		ofCertManager := certManager && secret != nil && secret.GetAnnotations()[certificateAnnotation] == name
+		if secret != nil && !stackOf(cr).Marked(secret) && !ofCertManager && !ofServiceCA(secret) {
 			out = append(out, name)
 		}
 	}

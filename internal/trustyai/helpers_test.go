@@ -113,6 +113,13 @@ func secretOf2(namespace, name string, data map[string]string) *unstructured.Uns
 	return u
 }
 
+// servingCertificate is a Secret that service-ca made.
+func servingCertificate(name string, data map[string]string) *unstructured.Unstructured {
+	u := secretOf2("ns", name, data)
+	u.SetAnnotations(map[string]string{"service.beta.openshift.io/originating-service-name": name})
+	return u
+}
+
 func credentials(password string) *unstructured.Unstructured {
 	return secretOf2("ns", "db", map[string]string{
 		"databaseKind": "mariadb", "databaseUsername": "u", "databasePassword": password, "databaseService": "s",

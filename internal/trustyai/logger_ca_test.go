@@ -113,7 +113,7 @@ func TestServiceCAFillsTheLoggersBundle(t *testing.T) {
 	c, all := logged(t, "tas")
 	c.APIs[gvkServiceCA] = true
 	for _, name := range []string{"tas-tls", "tas-internal"} {
-		c.Put(secretOf2("ns", name, map[string]string{"tls.crt": "x", "tls.key": "y"}))
+		c.Put(servingCertificate(name, map[string]string{"tls.crt": "x", "tls.key": "y"}))
 	}
 	_, p := gatherAndRender(t, c, all[0])
 	u := find(p, "ConfigMap", loggerCA)
@@ -263,8 +263,7 @@ func TestServiceCAOfAnotherIsWarnedOf(t *testing.T) {
 		if !tc.own {
 			c.APIs[gvkServiceCA] = true
 			for _, name := range []string{"young-tls", "young-internal"} {
-				secret := secretOf2("ns", name, map[string]string{"tls.crt": "x", "tls.key": "y"})
-				secret.SetAnnotations(map[string]string{"service.beta.openshift.io/originating-service-name": name})
+				secret := servingCertificate(name, map[string]string{"tls.crt": "x", "tls.key": "y"})
 				c.Remove(plan.KeyOf(secret))
 				c.Put(secret)
 			}

@@ -26,14 +26,21 @@ func (s Settings) dnsNames(service, namespace string) []string {
 	}
 }
 
+// checkForeign reports Secrets of others under the names of certificates.
+func (r *scene) checkForeign() {
+	why := "cert-manager would put another certificate and key into it"
+	if r.facts.Certs.Source == CertsServiceCA {
+		why = "OpenShift's service-ca puts no certificate into it"
+	}
+	for _, name := range r.facts.Certs.Foreign {
+		r.problem(plan.Waiting, decide.ReasonForeignOwner, "metadata.name", r.cr.Name, "the Secret "+name+" is of somebody else, and "+why,
+			"delete that Secret, name it in spec.tls.secretName if it is for this service, or create the TrustyAIService under another name")
+	}
+}
+
 // certManager renders Certificates for cert-manager, issued by the issuer that the spec names, else by a certificate
 // authority of this custom resource.
 func (r *scene) certManager() {
-	for _, name := range r.facts.Certs.Foreign {
-		r.problem(plan.Waiting, decide.ReasonForeignOwner, "metadata.name", r.cr.Name,
-			"the Secret "+name+" is of somebody else, and cert-manager would put another certificate and key into it",
-			"delete that Secret, name it in spec.tls.secretName if it is for this service, or create the TrustyAIService under another name")
-	}
 	issuer := map[string]any{"group": gvkIssuer.Group, "kind": "Issuer", "name": r.names.caSecret}
 	if tls := r.cr.Spec.TLS; tls != nil && tls.IssuerRef != nil {
 		kind := tls.IssuerRef.Kind

@@ -133,6 +133,7 @@ func (r *scene) certificates() {
 	}
 	certs := r.facts.Certs
 	r.checkIssuer()
+	r.checkForeign()
 	r.checkExpiry()
 	r.checkAuthority()
 	switch certs.Source {
