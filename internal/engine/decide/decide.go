@@ -169,9 +169,20 @@ func (i Item) applied() bool {
 	return i.Known != nil && i.Known.UID != "" && i.Known.AppliedHash == i.Digest
 }
 
+// ran says that a hook has run to its end for what it is to run for, whatever its manifest is since: Helm runs hooks when a chart is
+// installed or upgraded, and not when something else changes what it renders.
+func (i Item) ran() bool {
+	if !i.Hook || i.Observed == nil || i.Desired == nil {
+		return false
+	}
+	run := i.Desired.GetAnnotations()[keeper.RunAnnotation]
+	return run != "" && i.Observed.Annotations[keeper.RunAnnotation] == run &&
+		(i.Observed.Completed || i.Known != nil && i.Known.Completed && i.Known.UID == i.Observed.UID)
+}
+
 // completed says that a hook has run to its end as it is declared now.
 func (i Item) completed() bool {
-	return i.done() || i.Observed != nil && i.Observed.AppliedHash() == i.Digest &&
+	return i.done() || i.ran() || i.Observed != nil && i.Observed.AppliedHash() == i.Digest &&
 		(i.Observed.Completed || i.applied() && i.Known.Completed && i.Known.UID == i.Observed.UID)
 }
 
@@ -236,6 +247,8 @@ func (a *Action) absent(item Item, gate string) {
 func (a *Action) ordered(item Item) {
 	changed := a.Verb == Apply && a.Reason == ReasonChanged
 	switch {
+	case changed && item.ran():
+		a.Verb, a.Reason = Leave, ReasonCompleted
 	case changed && item.Ordered != "":
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Ordered
 	case changed && item.Hook && item.Observed.Annotations[keeper.RunAnnotation] != item.Desired.GetAnnotations()[keeper.RunAnnotation]:

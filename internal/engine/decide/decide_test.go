@@ -95,6 +95,24 @@ func TestJudge(t *testing.T) {
 		{"drifted, behind a step", nil, func(i *Item, th *thing) { th.fields, i.Ordered = "g", "a hook" }, Apply, ReasonDrift},
 		{"as declared, behind a step", nil, func(i *Item, _ *thing) { i.Ordered = "a hook" }, Leave, ""},
 		{"a hook for the same run", hook, func(i *Item, th *thing) { th.digest, i.Known.AppliedHash, th.run = "old", "old", "two" }, Apply, ReasonChanged},
+		{
+			"a hook that has completed for the same run", hook,
+			func(i *Item, th *thing) {
+				th.digest, i.Known.AppliedHash, th.run, th.completed, i.Ordered = "old", "old", "two", true, "a hook"
+			}, Leave, ReasonCompleted,
+		},
+		{
+			"a hook that was seen to complete for the same run", hook,
+			func(i *Item, th *thing) {
+				th.digest, i.Known.AppliedHash, th.run, i.Known.Completed = "old", "old", "two", true
+			}, Leave, ReasonCompleted,
+		},
+		{
+			"a hook that has completed for another run", hook,
+			func(i *Item, th *thing) {
+				th.digest, i.Known.AppliedHash, th.run, th.completed = "old", "old", "one", true
+			}, Delete, ReasonChanged,
+		},
 		{"a hook for another run", hook, func(i *Item, th *thing) { th.digest, i.Known.AppliedHash, th.run = "old", "old", "one" }, Delete, ReasonChanged},
 		{
 			"a hook for another run, behind a step", hook,

@@ -79,6 +79,8 @@ func notReadyReason(in Input, item Item) string {
 		return ""
 	case item.Observed == nil || !item.Observed.OwnedBy(in.Stack, in.Owners...):
 		return item.Key.String() + " to exist"
+	case item.ran():
+		return ""
 	case item.Observed.AppliedHash() != item.Digest && !item.IfNotPresent:
 		// Its health is that of what it was, not of what it is to become.
 		return item.Key.String() + " to be updated"
