@@ -42,16 +42,15 @@ func (g *gathering) holdLabels() {
 	}
 }
 
-// restart decides whether servers that read their config again are restarted for the one that is declared now. TensorFlow Serving waits without
-// limit for a version of each new model, and reads no other config meanwhile, not even the corrected one (ServerCore::ReloadConfig in
-// model_servers/server_core.cc). The pods are replaced once that is written: a new one must not start with the one before.
+// restart decides whether servers that read their config again are restarted for the one that is declared now. The pods are replaced once that
+// is written: a new one must not start with the one before.
 func (g *gathering) restart() {
 	running := g.facts.Running
 	if !polls(g.cr, g.facts) || running == nil {
 		return
 	}
 	next := running.NextRestart
-	if g.blocked() {
+	if g.needsRestart() {
 		// The config may be one that servers were restarted for before.
 		next = hashOf(map[string]string{"restart": running.Restart, "live": g.liveText, "declared": g.facts.ConfigText})[:8]
 	}
@@ -61,19 +60,28 @@ func (g *gathering) restart() {
 	}
 }
 
-// blocked says that servers wait for a model of the config that MLKeeper wrote last, and that the declared config has it no more, or otherwise. One
+// needsRestart says that servers which run with the config that MLKeeper wrote last would not come to serve the declared one by reading it: it
+// declares a model of theirs with another base path, or they wait for a model that it has no more, or otherwise. A model for which they wait and
 // that is declared as before may come yet.
-func (g *gathering) blocked() bool {
+func (g *gathering) needsRestart() bool {
 	running := g.facts.Running
 	if g.liveText == "" || g.liveText == g.facts.ConfigText || running.Total == 0 || len(g.facts.Problems) > 0 || running.Hash != configHash(g.cr, g.liveText) {
 		return false
 	}
-	declared, policies, before := map[modelconfig.Model]bool{}, g.facts.Config.Policies(), g.live.Policies()
+	paths, policies, before := map[string]string{}, g.facts.Config.Policies(), g.live.Policies()
 	for _, m := range g.facts.Config.Models() {
-		declared[m] = true
+		paths[m.Name] = m.BasePath
 	}
 	return slices.ContainsFunc(g.live.Models(), func(m modelconfig.Model) bool {
-		same := declared[m] && reflect.DeepEqual(policies[m.Name], before[m.Name])
+		path, declared := paths[m.Name]
+		if declared && path != m.BasePath {
+			// TensorFlow Serving tells versions apart by their numbers alone: one that it has is not loaded again from another folder
+			// (AspiredVersionsManager::ProcessAspiredVersionsRequest in core/aspired_versions_manager.cc).
+			return true
+		}
+		// It waits without limit for a version of each new model, and reads no other config meanwhile, not even the corrected one
+		// (ServerCore::ReloadConfig in model_servers/server_core.cc).
+		same := declared && reflect.DeepEqual(policies[m.Name], before[m.Name])
 		return !same && (running.Ready == 0 || g.unknown(m.Name))
 	})
 }

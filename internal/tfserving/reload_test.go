@@ -13,8 +13,8 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// TestServersThatWaitForAModelAreReplacedOnceItIsCorrected: they read no other config meanwhile. A new server must find the corrected one, so that
-// this is written first.
+// TestServersThatWaitForAModelAreReplacedOnceItIsCorrected: they read no other config meanwhile. So are servers that have a model from another
+// path: of that they load no version whose number they have. A new server must find the corrected config, so that this is written first.
 func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 	model := func(name, path string) v1alpha1.Model { return v1alpha1.Model{Name: name, BasePath: path} }
 	waits := func(name string) v1alpha1.ModelStatus {
@@ -33,11 +33,14 @@ func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 		"its base path is corrected":         {[]v1alpha1.Model{model("m", "/models/m")}, others, false, true},
 		"it is taken out":                    {nil, others, false, true},
 		"its versions are corrected":         {[]v1alpha1.Model{specific}, others, false, true},
-		"a server does not answer":           {[]v1alpha1.Model{model("m", "/models/m")}, silent, false, false},
+		"a server does not answer":           {[]v1alpha1.Model{specific}, silent, false, false},
 		"another one comes":                  {[]v1alpha1.Model{model("m", "/modles/m"), model("n", "/models/n")}, others, false, false},
-		"every server has a version":         {[]v1alpha1.Model{model("m", "/models/m")}, others[:1], false, false},
-		"nobody was asked":                   {[]v1alpha1.Model{model("m", "/models/m")}, nil, false, false},
-		"no server is ready":                 {[]v1alpha1.Model{model("m", "/models/m")}, nil, true, true},
+		"every server has a version":         {[]v1alpha1.Model{specific}, others[:1], false, false},
+		"all serve it from another path":     {[]v1alpha1.Model{model("m", "/models/m")}, others[:1], false, true},
+		"its path is given to another one":   {[]v1alpha1.Model{model("n", "/modles/m")}, others[:1], false, false},
+		"nobody was asked":                   {[]v1alpha1.Model{specific}, nil, false, false},
+		"nobody was asked of another path":   {[]v1alpha1.Model{model("m", "/models/m")}, nil, false, true},
+		"no server is ready":                 {[]v1alpha1.Model{specific}, nil, true, true},
 		"no server is ready for another one": {[]v1alpha1.Model{model("m", "/modles/m"), model("n", "/models/n")}, nil, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,7 +89,8 @@ func (r *renderer) warnings() {
 		r.warn("spec.configReload is used as Restart: the models that are downloaded before the server starts need another pod")
 	}
 	if running := r.facts.Running; running != nil && (r.facts.NextRestart != "" || r.facts.Restart != running.Restart) {
-		r.warn("the servers are replaced, since those that run wait for a model of an earlier config, and read no other config meanwhile")
+		r.warn("the servers are replaced, since those that run would not come to serve the config by reading it: they wait for a model of an earlier " +
+			"one, and read no other meanwhile, or a model has another base path, whose versions they do not load where they have one of that number")
 	}
 	if name := r.facts.Config.Logged(); name != "" {
 		r.warn("model %q has a logging_config: spec.image needs a logger for it, without which the servers end at their start", name)

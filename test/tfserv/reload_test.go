@@ -123,3 +123,40 @@ func TestACorrectedBasePathReachesServersThatWaitForTheOneBefore(t *testing.T) {
 		t.Error("servers that read every config are replaced")
 	}
 }
+
+// TestAnotherBasePathWithTheSameVersionIsServed: TensorFlow Serving tells versions apart by their numbers alone, so that servers which read of another
+// base path serve on what they have of the one before.
+func TestAnotherBasePathWithTheSameVersionIsServed(t *testing.T) {
+	c, store := cluster.Shared(t), &tfserver.Memory{}
+	ns := c.Namespace(t)
+	june, july := tfserver.Model{Bias: 6}, tfserver.Model{Bias: 7}
+	store.PutModel("/models/resnet", 41, june)
+	store.PutModel("/models/july", 41, july)
+	k := &kubelet{cluster: c, namespace: ns, store: store}
+	startAsking(t, c, ns, k)
+	serves := func(want tfserver.Model) {
+		t.Helper()
+		cluster.Eventually(t, time.Minute, func() error {
+			if k.sync(t); k.server == nil {
+				return errors.New("no server runs")
+			}
+			if got, _, err := k.server.Handle(tfserver.Spec{Model: "resnet"}); err != nil || got != want {
+				return fmt.Errorf("the server has %+v: %w", got, err)
+			}
+			return nil
+		})
+		condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+		condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue)
+	}
+	c.Apply(t, reloading, ns)
+	serves(june)
+	first := k.template
+	patch(t, c, tfserv, ns, sample, `{"spec":{"models":[{"name":"resnet","basePath":"/models/july"}]}}`)
+	serves(july)
+	if k.template == first {
+		t.Error("the server is the one before")
+	}
+	if got := get(t, c, ns, sample).Status.Warnings; len(got) > 0 {
+		t.Errorf("warnings %q", got)
+	}
+}

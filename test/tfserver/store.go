@@ -145,7 +145,12 @@ func (m *Memory) Base(base string) { m.put(base, "", nil) }
 
 // Put puts a version there that loads at once.
 func (m *Memory) Put(base string, version int64) {
-	m.put(base, strconv.FormatInt(version, 10), &stored{model: Model{Bias: float32(version)}})
+	m.PutModel(base, version, Model{Bias: float32(version)})
+}
+
+// PutModel puts a version there that is another model than Put makes of its number.
+func (m *Memory) PutModel(base string, version int64, model Model) {
+	m.put(base, strconv.FormatInt(version, 10), &stored{model: model})
 }
 
 // Fail puts a version there whose load fails.
