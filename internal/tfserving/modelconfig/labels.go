@@ -66,8 +66,8 @@ func labelsOf(m protoreflect.Message) map[string]int64 {
 	return out
 }
 
-// serveToo extends a policy that may leave out one of the versions: a list of versions by them, and the latest version alone by the one
-// before it, so that requests without a label go on to get the latest, whatever is published meanwhile.
+// serveToo extends a policy that may leave out one of the versions: a list of versions by them, and the latest ones by the one before them, which
+// the version that is published makes unload otherwise. Requests without a label go on to get the latest, whatever is published meanwhile.
 func serveToo(m protoreflect.Message, versions map[int64]bool) {
 	policy := m.Mutable(modelFields.ByName("model_version_policy")).Message()
 	choices := policy.Descriptor().Fields()
@@ -78,7 +78,8 @@ func serveToo(m protoreflect.Message, versions map[int64]bool) {
 	if !policy.Has(specific) {
 		some := policy.Mutable(latest).Message()
 		number := some.Descriptor().Fields().ByName("num_versions")
-		some.Set(number, protoreflect.ValueOfUint32(max(uint32(some.Get(number).Uint()), 2))) //nolint:gosec // The field has 32 bits.
+		served := policyOf(m).Latest
+		some.Set(number, protoreflect.ValueOfUint32(max(served, served+1))) // The highest number has none above it.
 		return
 	}
 	list := policy.Mutable(specific).Message()

@@ -33,11 +33,17 @@ func TestHoldLabels(t *testing.T) {
 			[]HeldLabel{{"m", "stable", 1, 2}},
 			[]string{"specific", "versions: 1", "versions: 2", "value: 1"},
 		},
-		"the latest two are both": {
+		"the latest two may be others": {
 			model("model_version_policy { latest { num_versions: 2 } }", label("stable", "1")),
 			model("model_version_policy { latest { num_versions: 2 } }", label("stable", "2")), 0,
 			[]HeldLabel{{"m", "stable", 1, 2}},
-			[]string{"latest", "value: 1"},
+			[]string{"latest", "num_versions: 3", "value: 1"},
+		},
+		"no number is above the highest": {
+			model("model_version_policy { latest { num_versions: 4294967295 } }", label("stable", "1")),
+			model("model_version_policy { latest { num_versions: 4294967295 } }", label("stable", "2")), 0,
+			[]HeldLabel{{"m", "stable", 1, 2}},
+			[]string{"num_versions: 4294967295", "value: 1"},
 		},
 		"all are both": {
 			model("model_version_policy { all {} }", label("stable", "1")), model("model_version_policy { all {} }", label("stable", "2")), 0,
