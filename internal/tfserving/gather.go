@@ -2,6 +2,7 @@ package tfserving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -122,9 +123,8 @@ func (g *gathering) config(ctx context.Context) error {
 		return nil
 	}
 	config, unknown, err := g.parsed(text)
-	if name := config.Logged(); err == nil && name != "" && g.cr.Spec.Image == "" {
-		err = fmt.Errorf("model %q has a logging_config, for which the images of TensorFlow Serving have no logger: take it out, or set "+
-			"spec.image to an image that has one", name)
+	if err == nil {
+		err = g.unusable(config)
 	}
 	if err != nil {
 		g.problem(plan.Terminal, reasonConfigInvalid, "spec.configMap", name+"/"+file, "TensorFlow Serving would refuse it: "+controller.Cut(err.Error(), 512),
@@ -132,6 +132,18 @@ func (g *gathering) config(ctx context.Context) error {
 		return nil
 	}
 	g.facts.Config, g.facts.ConfigText, g.facts.Source, g.facts.Unknown = config, text, text, unknown
+	return nil
+}
+
+// unusable is an error if the servers of the owner would refuse a model config that others take.
+func (g *gathering) unusable(config modelconfig.Config) error {
+	if name := config.Logged(); name != "" && g.cr.Spec.Image == "" {
+		return fmt.Errorf("model %q has a logging_config, for which the images of TensorFlow Serving have no logger: take it out, or set "+
+			"spec.image to an image that has one", name)
+	}
+	if g.cr.Spec.ConfigReload == v1alpha1.ConfigPoll && !config.Lists() {
+		return errors.New("it has no model_config_list, to which servers that have one do not go over: write model_config_list {} for no models")
+	}
 	return nil
 }
 

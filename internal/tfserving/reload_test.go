@@ -108,3 +108,24 @@ func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 		})
 	}
 }
+
+// TestAConfigWithoutAListIsRefusedWithPoll: servers that have a list of models do not go over to a config without one, and serve on what they have.
+// One that starts with such a config has no model.
+func TestAConfigWithoutAListIsRefusedWithPoll(t *testing.T) {
+	for text, with := range map[string]map[v1alpha1.ConfigReload]string{
+		"":                      {v1alpha1.ConfigPoll: "Terminal ConfigInvalid", v1alpha1.ConfigRestart: ""},
+		"# none\n":              {v1alpha1.ConfigPoll: "Terminal ConfigInvalid", v1alpha1.ConfigRestart: ""},
+		"model_config_list {}":  {v1alpha1.ConfigPoll: "", v1alpha1.ConfigRestart: ""},
+		"model_config_list: {}": {v1alpha1.ConfigPoll: "", v1alpha1.ConfigRestart: ""},
+	} {
+		for reload, want := range with {
+			c, cr := seed(t)
+			cr.Spec.ConfigReload = reload
+			c.Get(key("ConfigMap", cr.Spec.ConfigMap)).Object["data"] = map[string]any{"models.conf": text}
+			_, p := gatherAndRender(t, c, cr)
+			if got := controllertest.Reasons(p); got != want || want != "" && !strings.Contains(problems(p)[0], "model_config_list {}") {
+				t.Errorf("%q with %s: problems %q", text, reload, problems(p))
+			}
+		}
+	}
+}

@@ -171,6 +171,10 @@ func (c Config) each() []protoreflect.Message {
 	return out
 }
 
+// Lists says that there is a list of models, be it an empty one. A server that starts with a config without one, such as an empty text, has no
+// model; one that has a list refuses to go over to such a config (ServerCore::ReloadConfig in model_servers/server_core.cc).
+func (c Config) Lists() bool { return c.message != nil && c.message.Has(configList) }
+
 // Valid says that the config could be read, be it one without a model.
 func (c Config) Valid() bool { return c.message != nil }
 
