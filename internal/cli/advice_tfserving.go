@@ -48,10 +48,10 @@ var tfservingAdvice = map[string]advice{
 		remedy:  "Set spec.monitoring.interval to 1s or more.",
 	},
 	"ModelsAvailable":     {meaning: "Every server has every model available.", quiet: true},
-	"EndpointUnreachable": {meaning: "No model server answers at its REST endpoint.", quiet: true},
+	"EndpointUnreachable": {meaning: "No model server is ready, or none answers at its REST endpoint.", quiet: true},
 	"ModelsUnavailable": {
-		meaning: "A server has a model that is not available.",
-		remedy:  "Check the path of the model and the credentials; status.models has the errors of the servers.",
+		meaning: "A server has a model that is not available, or is not ready since that is so of the first one.",
+		remedy:  "Check the path of the model and the credentials; status.models has the errors of the servers that are ready.",
 	},
 	"ProgressDeadlineExceeded": {
 		meaning: "The new pods did not become ready in time; the previous pods still serve.",
@@ -72,6 +72,10 @@ var tfservingAdvice = map[string]advice{
 	"OOMKilled": {
 		meaning: "A container of a pod needed more memory than its limit allows.",
 		remedy:  "Raise spec.resources.limits.memory: a model needs twice its size while a new version replaces the old one.",
+	},
+	"FailedCreate": {
+		meaning: "A further pod was refused, such as by a quota; the previous pods still serve.",
+		remedy:  "Correct what refuses it, as the message says, or let a pod stop before another starts with spec.strategy.",
 	},
 	"Unschedulable": {
 		meaning: "No node has room for a pod, such as a free GPU.",

@@ -317,7 +317,7 @@ func TestACanaryThatFailsIsTold(t *testing.T) {
 	s.runs("tfs", 3)
 	u := s.Children[key("Deployment", "tfs-canary")]
 	u.SetGeneration(1)
-	s.Answers["canary: pods of generation 1"] = podsAnswer{&PodFailure{reasonCrashLoop, "pod tfs-canary-a: container tfs-main ended"}}
+	s.Answers["canary: pods of generation 1"] = podsAnswer{failure: &PodFailure{reasonCrashLoop, "pod tfs-canary-a: container tfs-main ended"}}
 	s.write()
 	if got := verdict(t, s.Cluster, s.cr, true); got.Failed || got.Reason == reasonCrashLoop {
 		t.Errorf("Ready is %+v", got)

@@ -80,6 +80,8 @@ type Running struct {
 	Restart, NextRestart string
 	// Autoscaled is the kind of the autoscaler of ours that has, or had last, the replicas; empty for none.
 	Autoscaled string
+	// Uncreated says why pods that it lacks cannot be created, such as for a quota; empty where none is refused.
+	Uncreated string
 	// Current says that the rollout is complete.
 	Current bool
 	// Generation and ResourceVersion are those of the Deployment.

@@ -253,7 +253,7 @@ func (g *gathering) running() {
 		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Template: marks[templateAnnotation], Inputs: marks[inputsAnnotation],
 		Restart: marks[restartAnnotation], NextRestart: marks[nextRestartAnnotation], Autoscaled: marks[autoscaledAnnotation],
 		Generation: child.Generation, ResourceVersion: child.ResourceVersion,
-		Current: child.Health.Status == health.Current,
+		Current: child.Health.Status == health.Current, Uncreated: health.Uncreated(seen),
 		Rollout: workload.RolloutOf(seen),
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"mlkeeper.dev/internal/engine/controller"
 )
@@ -24,15 +25,20 @@ const (
 	maxPodText = 512
 	// podsEvery is the longest pause between two looks at pods that are not ready.
 	podsEvery = time.Minute
-	// loadingAfter is how long a server runs without a port before its models are named as what it waits for.
-	loadingAfter = 30 * time.Second
+	// loadingAfter is how long a server runs without a port before its models are named as what it waits for, and unreadyAfter how long one that has
+	// opened its ports is not ready before it is told what its probe asks for.
+	loadingAfter, unreadyAfter = 30 * time.Second, 30 * time.Second
 )
 
 // PodFailure is what keeps pods from being ready, as the worst of them says.
 type PodFailure struct{ Reason, Message string }
 
 // podsAnswer is what pods that are not ready say.
-type podsAnswer struct{ failure *PodFailure }
+type podsAnswer struct {
+	failure *PodFailure
+	// full says that the pods were looked at, and that none is ending in whose place another may come.
+	full bool
+}
 
 // Retry implements controller.Retryable: the pods are looked at as long as the rollout is not complete.
 func (podsAnswer) Retry() time.Duration { return podsEvery }
@@ -47,16 +53,16 @@ func (g *gathering) failures() {
 	rollout := fmt.Sprintf("%spods of generation %d", g.track, running.Generation)
 	answer, _ := g.read.Background(rollout, podsEvery, g.look(g.of, rollout)).(podsAnswer)
 	g.facts.Failure = answer.failure
+	if running.Uncreated != "" && answer.full {
+		g.facts.Failure = worse(answer.failure, &PodFailure{reasonFailedCreate, "no other pod can be created: " + running.Uncreated})
+	}
 }
 
 // look lists the pods and says why those are not ready that are not. Its first two runs, at the begin of a rollout and five seconds later,
 // do nothing: of a thousand rollouts at once most are complete before the third, ten seconds later, and cost nothing.
 func (g *gathering) look(of types.NamespacedName, rollout string) controller.Job {
 	now, selector, rolls := g.read.Now, labels.SelectorFromSet(podLabels(g.cr)).String(), g.rolls
-	var paths []string
-	for _, m := range g.facts.Serving.Models() {
-		paths = append(paths, m.BasePath)
-	}
+	config := g.toServe()
 	return func(ctx context.Context, live controller.Live) any {
 		if rolls.run(ctx, of, rollout) <= 2 {
 			return podsAnswer{}
@@ -65,8 +71,30 @@ func (g *gathering) look(of types.NamespacedName, rollout string) controller.Job
 		if err != nil {
 			return nil
 		}
-		return podsAnswer{failureOf(pods, now(), paths)}
+		failure, makesRoom := failureOf(pods, now(), config)
+		return podsAnswer{failure: failure, full: !makesRoom}
 	}
+}
+
+// toServe is what the servers of pods are to serve.
+type toServe struct {
+	// paths are the base paths of the models.
+	paths []string
+	// probed says what the readiness probe asks for, and what to look at where it fails.
+	probed string
+}
+
+// toServe is what pods are judged by.
+func (g *gathering) toServe() toServe {
+	out, models := toServe{probed: "its readiness probe asks the gRPC port: look at its log, and whether it is too busy to answer"}, g.facts.Serving.Models()
+	for _, m := range models {
+		out.paths = append(out.paths, m.BasePath)
+	}
+	if len(models) > 0 && !polls(g.cr, g.facts) {
+		out.probed = fmt.Sprintf("its readiness probe asks for the metadata of model %s, the first one of the config: look whether %s has a version that "+
+			"loads, at the credentials, and whether the server is too busy to answer", models[0].Name, models[0].BasePath)
+	}
+	return out
 }
 
 // rolls counts, for each custom resource, the looks at the rollout that is under way.
@@ -108,15 +136,22 @@ func (r *rolls) end(of types.NamespacedName) {
 
 // severity orders the reasons: what waits for room or for a model may pass by itself, the others need a change.
 var severity = []string{
-	reasonImagePull, reasonContainerConfig, reasonOOMKilled, reasonCrashLoop, reasonUnschedulable, reasonModelsNotLoaded,
+	reasonImagePull, reasonContainerConfig, reasonOOMKilled, reasonCrashLoop, reasonFailedCreate, reasonUnschedulable, reasonModelsNotLoaded,
+	reasonModelsUnavailable,
+}
+
+// worse is the worse of two failures, the first where both are as bad; nil for none.
+func worse(a, b *PodFailure) *PodFailure {
+	if a == nil || b != nil && slices.Index(severity, b.Reason) < slices.Index(severity, a.Reason) {
+		return b
+	}
+	return a
 }
 
 // failureOf is the worst failure of pods that are not ready; nil for none. A pod that has ended, such as one that was evicted, stays, and
-// others are in its place. While one is still within its grace, of which TensorFlow Serving takes all, there is to be room for another.
-func failureOf(list []unstructured.Unstructured, now time.Time, paths []string) *PodFailure {
-	var worst *PodFailure
+// others are in its place. While one is still within its grace, of which TensorFlow Serving takes all, there is to be room for another: it makesRoom.
+func failureOf(list []unstructured.Unstructured, now time.Time, config toServe) (worst *PodFailure, makesRoom bool) {
 	var pods []corev1.Pod
-	makesRoom := false
 	for i := range list {
 		var pod corev1.Pod
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &pod) != nil {
@@ -133,15 +168,13 @@ func failureOf(list []unstructured.Unstructured, now time.Time, paths []string) 
 	}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for i := range pods {
-		f := failureOfPod(&pods[i], now, paths)
+		f := failureOfPod(&pods[i], now, config)
 		if f != nil && f.Reason == reasonUnschedulable && makesRoom {
 			continue
 		}
-		if f != nil && (worst == nil || slices.Index(severity, f.Reason) < slices.Index(severity, worst.Reason)) {
-			worst = f
-		}
+		worst = worse(worst, f)
 	}
-	return worst
+	return worst, makesRoom
 }
 
 func isReady(pod *corev1.Pod) bool {
@@ -151,7 +184,7 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // failureOfPod says why one pod is not ready.
-func failureOfPod(pod *corev1.Pod, now time.Time, paths []string) *PodFailure {
+func failureOfPod(pod *corev1.Pod, now time.Time, config toServe) *PodFailure {
 	fails := func(reason, format string, args ...any) *PodFailure {
 		return &PodFailure{reason, controller.Cut(fmt.Sprintf("pod %s: ", pod.Name)+fmt.Sprintf(format, args...), 2*maxPodText)}
 	}
@@ -176,7 +209,10 @@ func failureOfPod(pod *corev1.Pod, now time.Time, paths []string) *PodFailure {
 			return fails(reason, "%s", text)
 		}
 	}
-	return loading(pod, now, paths, fails)
+	if f := loading(pod, now, config.paths, fails); f != nil {
+		return f
+	}
+	return unready(pod, now, config.probed, fails)
 }
 
 // endOf says how a container ended.
@@ -207,6 +243,19 @@ func loading(pod *corev1.Pod, now time.Time, paths []string, fails func(reason, 
 		}
 	}
 	return nil
+}
+
+// unready says that a server has opened its ports and is not ready for a while: readiness is that of one model, and a server that has lost it, or
+// does not answer in time, gets no requests for any model.
+func unready(pod *corev1.Pod, now time.Time, probed string, fails func(reason, format string, args ...any) *PodFailure) *PodFailure {
+	runs := slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == mainContainer && c.State.Running != nil && ptr.Deref(c.Started, false) && !c.Ready
+	})
+	since := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	if !runs || since < 0 || now.Sub(pod.Status.Conditions[since].LastTransitionTime.Time) < unreadyAfter {
+		return nil
+	}
+	return fails(reasonModelsUnavailable, "the server runs and is not ready; %s", said(probed))
 }
 
 // said is a text of somebody else within bounds: its end, which says more than its begin.

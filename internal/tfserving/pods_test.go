@@ -1,10 +1,12 @@
 package tfserving
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +29,10 @@ func container(fields string) string {
 func TestPodsTellWhyTheyAreNotReady(t *testing.T) {
 	ran := func(ago time.Duration, started string) string {
 		return container("started: " + started + `, state: {running: {startedAt: "` + testNow.Add(-ago).Format(time.RFC3339) + `"}}`)
+	}
+	unready := func(ago time.Duration, started string) string {
+		since := testNow.Add(-ago).Format(time.RFC3339)
+		return "{conditions: [{type: Ready, status: 'False', lastTransitionTime: '" + since + "'}], " + strings.TrimPrefix(ran(time.Hour, started), "{")
 	}
 	for name, c := range map[string]struct{ status, reason, text string }{
 		"new":      {"{}", "", ""},
@@ -63,14 +69,16 @@ func TestPodsTellWhyTheyAreNotReady(t *testing.T) {
 		},
 		"loads":              {ran(time.Second, "false"), "", ""},
 		"loads for long":     {ran(time.Minute, "false"), "InitialModelsNotLoaded", "gs://bucket/resnet"},
-		"is not ready again": {ran(time.Minute, "true"), "", ""},
+		"is not ready again": {unready(time.Minute, "true"), "ModelsUnavailable", "probe of model m"},
+		"is not ready now":   {unready(29*time.Second, "true"), "", ""},
+		"is not ready yet":   {unready(time.Minute, "false"), "InitialModelsNotLoaded", ""},
 		"is ready": {
 			"{conditions: [{type: Ready, status: 'True'}], containerStatuses: [{name: tfs-main, ready: true, restartCount: 1, lastState: {terminated: {exitCode: 1}}}]}", "", "",
 		},
 		"endless": {container("state: {terminated: {exitCode: 1, message: '" + strings.Repeat("x", 100000) + "the end'}}"), "CrashLoopBackOff", "the end"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := failureOf([]unstructured.Unstructured{podThat(t, "a", c.status)}, testNow, []string{"gs://bucket/resnet"})
+			got, _ := failureOf([]unstructured.Unstructured{podThat(t, "a", c.status)}, testNow, toServe{[]string{"gs://bucket/resnet"}, "probe of model m"})
 			if c.reason == "" {
 				if got != nil {
 					t.Fatalf("%+v", got)
@@ -88,10 +96,10 @@ func TestTheWorstFailureIsTold(t *testing.T) {
 	unschedulable := "{conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]}"
 	leaving := podThat(t, "c", container("state: {waiting: {reason: ErrImagePull}}"))
 	leaving.SetDeletionTimestamp(&metav1.Time{Time: testNow})
-	got := failureOf([]unstructured.Unstructured{
+	got, _ := failureOf([]unstructured.Unstructured{
 		podThat(t, "b", container("state: {terminated: {exitCode: 2}}")), podThat(t, "a", unschedulable), leaving,
 		podThat(t, "d", container("state: {terminated: {exitCode: 3}}")),
-	}, testNow, nil)
+	}, testNow, toServe{})
 	if got == nil || got.Reason != reasonCrashLoop || !strings.HasPrefix(got.Message, "pod b: ") {
 		t.Errorf("%+v", got)
 	}
@@ -153,7 +161,7 @@ func TestReadyHasTheReasonOfThePods(t *testing.T) {
 	if got := verdict(t, c, cr, false); got.Reason != "" {
 		t.Errorf("%+v", got)
 	}
-	c.Answers["pods of generation 1"] = podsAnswer{&PodFailure{reasonCrashLoop, "pod a: container tfs-main ended"}}
+	c.Answers["pods of generation 1"] = podsAnswer{failure: &PodFailure{reasonCrashLoop, "pod a: container tfs-main ended"}}
 	got := verdict(t, c, cr, false)
 	if got.Reason != reasonCrashLoop || got.Progress != "pod a: container tfs-main ended" || !got.Failed {
 		t.Errorf("%+v", got)
@@ -181,7 +189,7 @@ func TestAPodThatEndsMakesRoom(t *testing.T) {
 		"another crashes meanwhile": {[]unstructured.Unstructured{ends(time.Second), waits, crashes}, reasonCrashLoop},
 		"another loads meanwhile":   {[]unstructured.Unstructured{ends(time.Second), waits, loads}, reasonModelsNotLoaded},
 	} {
-		got := failureOf(c.pods, testNow, nil)
+		got, _ := failureOf(c.pods, testNow, toServe{})
 		if (got == nil) != (c.want == "") || got != nil && got.Reason != c.want {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -205,5 +213,81 @@ func TestPodsAreJudgedByTheTimeOfTheLook(t *testing.T) {
 	c.Time = c.Time.Add(time.Hour)
 	if got := c.Asked[0].Job(t.Context(), loads).(podsAnswer); got.failure == nil || got.failure.Reason != reasonModelsNotLoaded {
 		t.Errorf("%+v", got.failure)
+	}
+}
+
+// TestAPodThatIsRefusedIsTold: of one that a quota refuses there is no pod to look at. While another ends, of whose grace TensorFlow Serving takes all,
+// the quota has room soon.
+func TestAPodThatIsRefusedIsTold(t *testing.T) {
+	const refused = `pods "tfs-x1" is forbidden: exceeded quota: small`
+	ends := podThat(t, "old", "{}")
+	ends.SetDeletionTimestamp(&metav1.Time{Time: testNow.Add(time.Minute)})
+	crashes := podThat(t, "a", container("state: {terminated: {exitCode: 2}}"))
+	loads := podThat(t, "b", container("started: false, state: {running: {startedAt: '"+testNow.Add(-time.Hour).Format(time.RFC3339)+"'}}"))
+	for name, c := range map[string]struct {
+		pods pods
+		want string
+	}{
+		"all others are ready":        {nil, reasonFailedCreate},
+		"one ends":                    {pods{ends}, ""},
+		"another crashes":             {pods{crashes}, reasonCrashLoop},
+		"another loads":               {pods{loads}, reasonFailedCreate},
+		"another loads, and one ends": {pods{loads, ends}, reasonModelsNotLoaded},
+	} {
+		s, cr := testSystem(), custom(t, inline)
+		cluster := controllertest.New(testNow)
+		_, p := gatherAndRender(t, cluster, cr)
+		rolledOut(t, cluster, cr, p, true)
+		u := cluster.Get(key("Deployment", cr.Name)).DeepCopy()
+		status := u.Object["status"].(map[string]any)
+		status["updatedReplicas"] = int64(0)
+		status["conditions"] = []any{map[string]any{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": refused}}
+		cluster.Own(u, ownerOf(cr))
+		cluster.Asked = nil
+		if facts, err := s.Gather(t.Context(), cluster, cr); err != nil || facts.Failure != nil {
+			t.Fatalf("%s: before anybody has looked for one that ends: %+v, %v", name, facts.Failure, err)
+		}
+		look := cluster.Asked[slices.IndexFunc(cluster.Asked, func(a controllertest.Asked) bool { return strings.HasPrefix(a.Name, "pods") })]
+		for range 3 {
+			cluster.Answers[look.Name] = look.Job(t.Context(), c.pods)
+		}
+		facts, err := s.Gather(t.Context(), cluster, cr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := facts.Failure
+		if (got == nil) != (c.want == "") || got != nil && got.Reason != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if c.want == reasonFailedCreate && got.Message != "no other pod can be created: pods is forbidden: exceeded quota: small" {
+			t.Errorf("%s: message %q", name, got.Message)
+		}
+	}
+}
+
+// TestAPodThatIsNotReadyAgainIsTold, by what its probe asks for, also long after the rollout.
+func TestAPodThatIsNotReadyAgainIsTold(t *testing.T) {
+	lost := podThat(t, "a", "{conditions: [{type: Ready, status: 'False', lastTransitionTime: '"+testNow.Add(-time.Minute).Format(time.RFC3339)+"'}], "+
+		strings.TrimPrefix(container("started: true, state: {running: {startedAt: '"+testNow.Add(-time.Hour).Format(time.RFC3339)+"'}}"), "{"))
+	for spec, want := range map[string]string{inline: "model resnet, the first one of the config: look whether gs://bucket/resnet", polling: "the gRPC port"} {
+		c, cr := controllertest.New(testNow), custom(t, spec)
+		_, p := gatherAndRender(t, c, cr)
+		rolledOut(t, c, cr, p, true)
+		gatherAndRender(t, c, cr)
+		rolledOut(t, c, cr, p, false)
+		s := testSystem()
+		c.Asked = nil
+		if _, err := s.Gather(t.Context(), c, cr); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			c.Answers[c.Asked[0].Name] = c.Asked[0].Job(t.Context(), pods{lost})
+		}
+		if got := verdict(t, c, cr, false); got.Reason != reasonModelsUnavailable || !strings.Contains(got.Progress, want) {
+			t.Errorf("%+v", got)
+		}
+		if got := meta.FindStatusCondition(cr.Status.Conditions, ConditionModelsAvailable).Message; !strings.HasPrefix(got, "No pod is ready") {
+			t.Errorf("the models: %s", got)
+		}
 	}
 }

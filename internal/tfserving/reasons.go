@@ -31,8 +31,9 @@ const (
 	reasonAborted            = "Aborted"
 )
 
-// Reasons of pods that are not ready; those that a kubelet or the scheduler gives have their names.
+// Reasons of pods that are not ready; those that a kubelet, the scheduler or a controller gives have their names.
 const (
+	reasonFailedCreate    = "FailedCreate"
 	reasonImagePull       = "ImagePullBackOff"
 	reasonContainerConfig = "CreateContainerConfigError"
 	reasonOOMKilled       = "OOMKilled"

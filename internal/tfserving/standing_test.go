@@ -61,7 +61,7 @@ func TestADeadlineSaysWhetherAnythingServes(t *testing.T) {
 func TestAPodThatWasEvictedIsNoFailure(t *testing.T) {
 	evicted := podThat(t, "a", "{phase: Failed, reason: Evicted, containerStatuses: "+
 		"[{name: tfs-main, image: serving, ready: false, restartCount: 0, state: {terminated: {exitCode: 137, reason: Error}}}]}")
-	if got := failureOf([]unstructured.Unstructured{evicted}, testNow, nil); got != nil {
+	if got, _ := failureOf([]unstructured.Unstructured{evicted}, testNow, toServe{}); got != nil {
 		t.Errorf("%+v", got)
 	}
 }

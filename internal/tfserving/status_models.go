@@ -75,6 +75,8 @@ func (v *view) silence() string {
 		return "The autoscaler has scaled to zero, so that no model server runs."
 	case there && rollout.Desired == 0:
 		return "The Deployment is scaled to zero, so that no model server runs."
+	case rollout.Ready == 0:
+		return "No pod is ready, so that no model server is asked."
 	}
 	return "No model server answers at its REST endpoint."
 }

@@ -246,18 +246,19 @@ const ConditionReadyForTest = "Test"
 func TestServersThatAreNotWantedAreNotMissed(t *testing.T) {
 	const scaler = "  autoscaling: {minReplicas: 0, maxReplicas: 3, keda: {triggers: [{type: cron, metadata: {}}]}}\n"
 	for name, c := range map[string]struct {
-		spec     string
-		replicas int64
-		want     string
+		spec            string
+		replicas, ready int64
+		want            string
 	}{
-		"paused":                  {"  replicas: 0\n", 0, "spec.replicas is 0, so that no model server runs."},
-		"paused under a scaler":   {"  replicas: 0\n" + scaler, 0, "spec.replicas is 0, so that no model server runs."},
-		"about to be paused":      {"  replicas: 0\n", 2, "spec.replicas is 0, so that no model server runs."},
-		"scaled to zero":          {scaler, 0, "The autoscaler has scaled to zero, so that no model server runs."},
-		"scaled up":               {scaler, 1, "No model server answers at its REST endpoint."},
-		"by somebody else":        {"", 0, "The Deployment is scaled to zero, so that no model server runs."},
-		"as many as are declared": {"", 1, "No model server answers at its REST endpoint."},
-		"a Secret is missing":     {scaler + "  secretName: missing\n", 0, "The autoscaler has scaled to zero, so that no model server runs."},
+		"paused":                  {"  replicas: 0\n", 0, 0, "spec.replicas is 0, so that no model server runs."},
+		"paused under a scaler":   {"  replicas: 0\n" + scaler, 0, 0, "spec.replicas is 0, so that no model server runs."},
+		"about to be paused":      {"  replicas: 0\n", 2, 0, "spec.replicas is 0, so that no model server runs."},
+		"scaled to zero":          {scaler, 0, 0, "The autoscaler has scaled to zero, so that no model server runs."},
+		"scaled up":               {scaler, 1, 0, "No pod is ready, so that no model server is asked."},
+		"by somebody else":        {"", 0, 0, "The Deployment is scaled to zero, so that no model server runs."},
+		"as many as are declared": {"", 1, 0, "No pod is ready, so that no model server is asked."},
+		"one is silent":           {"", 2, 1, "No model server answers at its REST endpoint."},
+		"a Secret is missing":     {scaler + "  secretName: missing\n", 0, 0, "The autoscaler has scaled to zero, so that no model server runs."},
 	} {
 		cluster, cr := controllertest.New(testNow, gvkScaledObject), custom(t, inline+c.spec)
 		plain := cr.DeepCopy()
@@ -266,7 +267,7 @@ func TestServersThatAreNotWantedAreNotMissed(t *testing.T) {
 		cluster.Written(p, ownerOf(cr))
 		u := cluster.Get(key("Deployment", "tfs"))
 		_ = unstructured.SetNestedField(u.Object, c.replicas, "spec", "replicas")
-		u.Object["status"] = map[string]any{"observedGeneration": int64(0), "replicas": c.replicas}
+		u.Object["status"] = map[string]any{"observedGeneration": int64(0), "replicas": c.replicas, "readyReplicas": c.ready}
 		project(t, cluster, cr)
 		condition(t, cr, ConditionModelsAvailable, "Unknown", reasonEndpointUnreachable)
 		if got := meta.FindStatusCondition(cr.Status.Conditions, ConditionModelsAvailable).Message; got != c.want {

@@ -59,7 +59,7 @@ func TestServersThatFail(t *testing.T) {
 }
 
 // told is the reason of Ready for what the pods do.
-var told = map[string]string{"Error": "CrashLoopBackOff", "ImagePullBackOff": "ImagePullBackOff", "Unready": "Progressing"}
+var told = map[string]string{"Error": "CrashLoopBackOff", "ImagePullBackOff": "ImagePullBackOff", "Unready": "ModelsUnavailable"}
 
 // failing waits until a Tfserv says why its pods are not ready, and fails the test if the operator goes on writing then.
 func failing(t *testing.T, c *cluster.Cluster, o *harness.Operator, ns, how string) {
@@ -80,6 +80,28 @@ func failing(t *testing.T, c *cluster.Cluster, o *harness.Operator, ns, how stri
 		}
 		return nil
 	})
+}
+
+// TestAQuotaThatRefusesTheNextPodIsTold: those before are all ready, and of the one that is refused there is nothing to look at.
+func TestAQuotaThatRefusesTheNextPodIsTold(t *testing.T) {
+	c := cluster.Shared(t)
+	ns := c.Namespace(t)
+	start(t, c, harness.Options{Engine: engine.Options{Namespaces: []string{ns}}}, serving(t, &tfserver.Memory{}, 1538687457))
+	c.Apply(t, seedFile, ns)
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	c.Kubectl(t, "-n", ns, "create", "quota", "small", "--hard=pods=3")
+	cluster.Eventually(t, time.Minute, func() error {
+		if used := c.Kubectl(t, "-n", ns, "get", "quota", "small", "-o", "jsonpath={.status.used.pods}"); used != "3" {
+			return fmt.Errorf("the quota counts %q pods", used)
+		}
+		return nil
+	})
+	patch(t, c, tfserv, ns, sample, `{"spec":{"imagePullPolicy":"Always"}}`)
+	if got := condition(t, c, ns, sample, "Ready", metav1.ConditionFalse, "FailedCreate"); !strings.Contains(got.Message, "exceeded quota: small") {
+		t.Errorf("the message is %s", got.Message)
+	}
+	c.Kubectl(t, "-n", ns, "delete", "quota", "small")
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 }
 
 // pods are the names of those of a Tfserv, by their identities.

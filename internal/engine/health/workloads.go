@@ -1,5 +1,7 @@
 package health
 
+import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 // lessReplicas is one sentence for two steps of a rollout, so that a status that quotes it is not written for each.
 const lessReplicas = "Fewer replicas are updated and available than declared."
 
@@ -7,9 +9,8 @@ const lessReplicas = "Fewer replicas are updated and available than declared."
 // controller (pkg/controller/deployment/progress.go). Its conditions Progressing and Available aren't asked for: with all
 // declared replicas updated and available they say nothing more.
 func deployment(o object) Result {
-	conds := o.conditions()
 	// A controller keeps this reason until the rollout is complete.
-	if c := conds["Progressing"]; c.reason == "ProgressDeadlineExceeded" && c.isFalse() {
+	if c := o.conditions()["Progressing"]; c.reason == "ProgressDeadlineExceeded" && c.isFalse() {
 		return failed(c.reason, "The rollout did not progress within its deadline.")
 	}
 	want := o.count(1, "spec", "replicas")
@@ -23,8 +24,8 @@ func deployment(o object) Result {
 		}
 		return inProgress(ReasonPaused, "The Deployment is paused with fewer replicas available than declared.")
 	}
-	if c := conds["ReplicaFailure"]; c.isTrue() && available < want {
-		return inProgress(reasonOr(c.reason, "ReplicaFailure"), sentence(c.message, "Pods of the Deployment cannot be created."))
+	if reason, message := refusal(o); reason != "" {
+		return inProgress(reason, message)
 	}
 	switch {
 	case updated < want:
@@ -37,6 +38,26 @@ func deployment(o object) Result {
 		return inProgress("LessAvailable", lessReplicas)
 	}
 	return current("Available", "All declared replicas are updated and available.")
+}
+
+// refusal says why pods that a Deployment lacks cannot be created or deleted; empty where none is refused. While old pods serve, it lacks those of a
+// new template. The deployment controller takes the condition from the ReplicaSets, and removes it when it has ended there (syncRolloutStatus in
+// pkg/controller/deployment/progress.go).
+func refusal(o object) (reason, message string) {
+	want := o.count(1, "spec", "replicas")
+	lacks := o.count(0, "status", "availableReplicas") < want || o.count(0, "status", "updatedReplicas") < want
+	if c := o.conditions()["ReplicaFailure"]; c.isTrue() && lacks {
+		return reasonOr(c.reason, "ReplicaFailure"), sentence(c.message, "Pods of the Deployment cannot be created.")
+	}
+	return "", ""
+}
+
+// Uncreated says why pods that a Deployment lacks cannot be created, such as for a quota; empty where none is refused.
+func Uncreated(deployment *unstructured.Unstructured) string {
+	if reason, message := refusal(object(deployment.Object)); reason == "FailedCreate" {
+		return message
+	}
+	return ""
 }
 
 // replicaSet is the rule of a ReplicaSet and a ReplicationController (pkg/controller/replicaset/replica_set_utils.go). A

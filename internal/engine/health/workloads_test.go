@@ -48,6 +48,12 @@ status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplic
 	{"quota", "apps/v1 Deployment", `
 spec: {replicas: 2}
 status: {observedGeneration: 1, conditions: [` + refused + `]}`, InProgress, "FailedCreate", ""},
+	{"quota of a surge", "apps/v1 Deployment", `
+spec: {replicas: 2}
+status: {observedGeneration: 1, replicas: 2, updatedReplicas: 0, readyReplicas: 2, availableReplicas: 2, conditions: [` + refused + `]}`, InProgress, "FailedCreate", ""},
+	{"quota of more than is declared", "apps/v1 Deployment", `
+spec: {replicas: 2, progressDeadlineSeconds: 600}
+status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2, conditions: [` + rolled + ", " + refused + `]}`, Current, "Available", ""},
 	{
 		"paused and available", "apps/v1 Deployment", `
 spec: {replicas: 1, paused: true, progressDeadlineSeconds: 600}
@@ -169,3 +175,18 @@ status: {observedGeneration: 1, desiredNumberScheduled: 1, currentNumberSchedule
 }
 
 func TestWorkloads(t *testing.T) { check(t, workloadSamples) }
+
+// TestUncreated: who looks at the pods of a Deployment finds none that would say why there are too few.
+func TestUncreated(t *testing.T) {
+	for status, want := range map[string]string{
+		"{updatedReplicas: 0, availableReplicas: 2, conditions: [" + refused + "]}":    "pods is forbidden: quota",
+		"{updatedReplicas: 2, availableReplicas: 2, conditions: [" + refused + "]}":    "",
+		"{conditions: [{type: ReplicaFailure, status: 'True', reason: FailedDelete}]}": "",
+		"{conditions: []}": "",
+	} {
+		s := sample{kind: "apps/v1 Deployment", body: "spec: {replicas: 2}\nstatus: " + status}
+		if got := Uncreated(s.object(t)); got != want {
+			t.Errorf("%s: %q", status, got)
+		}
+	}
+}
