@@ -29,6 +29,8 @@ type Canary struct {
 	Weight    int32
 	// Unrouted says why no Gateway gives them that share; empty where one does.
 	Unrouted string
+	// Outdated says that the Gateways have not yet read the routes with it, so that the one before is in effect.
+	Outdated bool
 	// State is what has become of it.
 	State v1alpha1.CanaryState
 	// Status, Reason and Message are those of its condition.
@@ -68,9 +70,9 @@ func promoted(cr *v1alpha1.Tfserv) *v1alpha1.CanarySpec {
 
 // decideCanary decides about a canary from what is known of both tracks and of the routes, and from the version that was recorded as
 // available. It is pure.
-func decideCanary(cr *v1alpha1.Tfserv, stable, track Facts, recorded, unrouted string) Canary {
+func decideCanary(cr *v1alpha1.Tfserv, stable, track Facts, recorded string, routes routing) Canary {
 	spec, promoting := cr.Spec.Canary, promoted(cr) != nil
-	c := Canary{Facts: track, State: v1alpha1.CanaryRunning, Status: metav1.ConditionFalse, Unrouted: unrouted}
+	c := Canary{Facts: track, State: v1alpha1.CanaryRunning, Status: metav1.ConditionFalse, Unrouted: routes.unrouted, Outdated: routes.outdated}
 	served, known := stable.Answer.has(spec.Model, spec.Version)
 	complete := served && known && stable.Running != nil && stable.Running.Current
 	switch {
@@ -129,6 +131,8 @@ func (c *Canary) share(mode v1alpha1.CanaryMode) string {
 	switch {
 	case c.Weight > 0 && c.Unrouted != "":
 		return "it gets no requests. " + c.Unrouted
+	case c.Weight > 0 && c.Outdated:
+		return fmt.Sprintf("its share is %d %% when a Gateway has read the routes as they are now.", c.Weight)
 	case mode == v1alpha1.CanaryShadow:
 		return fmt.Sprintf("%d %% of the requests are copied there.", c.Weight)
 	}

@@ -55,6 +55,7 @@ type system struct {
 	settings Settings
 	hosts    hosts
 	rolls    rolls
+	endings  endings
 }
 
 // New makes the controller.
@@ -68,4 +69,5 @@ func (s *system) Forget(gone types.NamespacedName) {
 		s.hosts.keep(track, "")
 		s.rolls.end(track)
 	}
+	s.endings.end(gone)
 }

@@ -53,6 +53,8 @@ type Facts struct {
 	Failure *PodFailure
 	// Canary is the track of spec.canary; nil without it.
 	Canary *Canary
+	// Ending is until when the servers of a canary that has ended are kept, so that Gateways can read the routes without it; zero for none.
+	Ending time.Time
 }
 
 // LoadedVersion is a version of a model.

@@ -42,6 +42,7 @@ type gathering struct {
 	settings Settings
 	hosts    *hosts
 	rolls    *rolls
+	endings  *endings
 	read     controller.Reader
 	cr       *v1alpha1.Tfserv
 	facts    Facts
@@ -58,7 +59,9 @@ type gathering struct {
 
 // Gather does every read that rendering needs.
 func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha1.Tfserv) (Facts, error) {
-	g := &gathering{settings: s.settings, hosts: &s.hosts, rolls: &s.rolls, read: read, cr: cr, of: client.ObjectKeyFromObject(cr)}
+	g := &gathering{
+		settings: s.settings, hosts: &s.hosts, rolls: &s.rolls, endings: &s.endings, read: read, cr: cr, of: client.ObjectKeyFromObject(cr),
+	}
 	g.facts.Constraints = read.Serves(gvkConstraints)
 	for _, step := range []func(context.Context) error{g.config, g.credentials, g.s3, g.claim, g.tls, g.liveConfig} {
 		if err := step(ctx); err != nil {
@@ -77,6 +80,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	g.ports()
 	g.ask(wantedOf(g.facts.Serving, g.live, promoted(g.cr)))
 	g.canary()
+	g.ending()
 	g.holdLabels()
 	g.restart()
 	g.failures()

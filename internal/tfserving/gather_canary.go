@@ -1,15 +1,11 @@
 package tfserving
 
 import (
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
-	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -31,7 +27,9 @@ func (g *gathering) canary() {
 		f.ConfigText, f.Serving = pinned.String(), pinned
 	}
 	servers, service := g.own(gvkDeployment, t.cr.Name), g.own(gvkService, serviceName(t.cr))
-	if servers != nil && spec.State != v1alpha1.CanaryAborted {
+	// One that was promoted and is ending is as one that has gone.
+	ending := promoted(g.cr) != nil && g.endings.has(g.of)
+	if servers != nil && spec.State != v1alpha1.CanaryAborted && !ending {
 		t.running()
 	}
 	recorded := ""
@@ -43,48 +41,8 @@ func (g *gathering) canary() {
 	}
 	t.ask([]wanted{{name: spec.Model, listed: []int64{spec.Version}, labelled: []int64{spec.Version}}})
 	t.failures()
-	c := decideCanary(g.cr, g.facts, t.facts, recorded, g.unrouted())
+	c := decideCanary(g.cr, g.facts, t.facts, recorded, g.routing())
 	g.facts.Canary = &c
-}
-
-// unrouted says why no Gateway leads requests to the canary; empty where one does.
-func (g *gathering) unrouted() string {
-	why := "There is no route that splits the requests: look at status.skipped."
-	for _, gvk := range []schema.GroupVersionKind{gvkHTTPRoute, gvkGRPCRoute} {
-		route := g.own(gvk, g.cr.Name)
-		if route == nil {
-			continue
-		}
-		accepted, reason := acceptance(route.Stripped())
-		if accepted {
-			return ""
-		}
-		why = fmt.Sprintf("No Gateway has accepted the %s %s%s: look at its status.parents.", gvk.Kind, g.cr.Name, reason)
-	}
-	return why
-}
-
-// acceptance says whether a Gateway has accepted a route, and why not, where one says so.
-func acceptance(route *unstructured.Unstructured) (accepted bool, reason string) {
-	if route == nil {
-		return false, ""
-	}
-	parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
-	for _, parent := range parents {
-		m, _ := parent.(map[string]any)
-		conditions, _, _ := unstructured.NestedSlice(m, "conditions")
-		for _, item := range conditions {
-			c, _ := item.(map[string]any)
-			switch {
-			case c["type"] != "Accepted":
-			case c["status"] == "True":
-				return true, ""
-			default:
-				reason = fmt.Sprintf(" (%s)", controller.Cut(clean(fmt.Sprint(c["reason"])), 64))
-			}
-		}
-	}
-	return false, reason
 }
 
 // own is an object under a name of the canary track, unless it is being deleted.

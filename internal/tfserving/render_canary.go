@@ -1,7 +1,12 @@
 package tfserving
 
 import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/workload"
 )
 
@@ -9,6 +14,7 @@ import (
 func (r *renderer) canary() {
 	c := r.facts.Canary
 	if c == nil || !c.There {
+		r.ending()
 		return
 	}
 	t := &renderer{settings: r.settings, cr: canaryOf(r.cr), facts: c.Facts}
@@ -29,6 +35,24 @@ func (r *renderer) canary() {
 		r.add(o)
 	}
 	r.plan.Keep = append(r.plan.Keep, t.plan.Keep...)
+}
+
+// ending keeps the servers of a canary that has ended for as long as Gateways may send them requests.
+func (r *renderer) ending() {
+	if r.facts.Ending.IsZero() {
+		return
+	}
+	r.plan.WakeAt = r.facts.Ending
+	track := canaryNamed(r.cr)
+	for _, e := range r.cr.Status.Inventory.Entries {
+		k := plan.Key{GroupKind: schema.GroupKind{Group: e.Group, Kind: e.Kind}, Namespace: e.Namespace, Name: e.Name}
+		config := k.GroupKind == gvkConfigMap.GroupKind() && strings.HasPrefix(k.Name, configPrefix(track))
+		servers := k.GroupKind == gvkDeployment.GroupKind() && k.Name == track.Name
+		service := k.GroupKind == gvkService.GroupKind() && k.Name == serviceName(track)
+		if config || servers || service {
+			r.plan.Keep = append(r.plan.Keep, k)
+		}
+	}
 }
 
 // split is the share of the canary in the routes; nil while it gets none. By HTTP it is a share of the requests for its model that name

@@ -1,6 +1,7 @@
 package tfserv
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -70,6 +71,7 @@ func accept(t *testing.T, c *cluster.Cluster, ns string) {
 		"controllerName": "example.com/gateway", "parentRef": map[string]any{"name": "public"},
 		"conditions": []any{map[string]any{
 			"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+			"observedGeneration": u.GetGeneration(),
 		}},
 	}}}
 	if err := c.Client.Status().Update(t.Context(), u); err != nil {
@@ -129,11 +131,22 @@ func TestACanaryGetsItsShareWhileItsVersionIsAvailable(t *testing.T) {
 	split(t, c, ns, shared)
 
 	patch(t, c, tfserv, ns, sample, `{"spec":{"canary":{"state":"Aborted"}}}`)
+	split(t, c, ns, alone)
+	// The Gateway sends it its share until it has read the route without it.
+	cluster.Consistently(t, 2*time.Second, func() error {
+		if c.Get(t, service, ns, sample+"-canary-service") == nil || c.Get(t, deployment, ns, sample+"-canary") == nil {
+			return errors.New("the canary is gone before the Gateway knows")
+		}
+		return nil
+	})
+	accept(t, c, ns)
 	gone(t, c, ns)
 	condition(t, c, ns, sample, "CanaryAvailable", metav1.ConditionFalse, "Aborted")
 	patch(t, c, tfserv, ns, sample, `{"spec":{"canary":{"state":"Running"}}}`)
 	split(t, c, ns, shared)
 	patch(t, c, tfserv, ns, sample, `{"spec":{"canary":null}}`)
+	split(t, c, ns, alone)
+	accept(t, c, ns)
 	gone(t, c, ns)
 	cluster.Eventually(t, time.Minute, func() error {
 		s := get(t, c, ns, sample).Status

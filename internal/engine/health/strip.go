@@ -43,10 +43,12 @@ func Strip(obj *unstructured.Unstructured) *unstructured.Unstructured {
 		}
 	}
 	if gatewayRoutes[gk] {
-		// For controllers that tell whether a Gateway has accepted the route.
-		for _, field := range []string{"type", "status", "reason"} {
+		// For controllers that tell whether a Gateway has accepted the route as it is now, and to which Services it leads.
+		for _, field := range []string{"type", "status", "reason", "observedGeneration"} {
 			project(out, obj.Object, []string{"status", "parents", "*", "conditions", "*", field})
 		}
+		project(out, obj.Object, []string{"spec", "rules", "*", "backendRefs", "*", "name"})
+		project(out, obj.Object, []string{"spec", "rules", "*", "filters", "*", "requestMirror", "backendRef", "name"})
 	}
 	if gk == route {
 		// The host is for controllers that tell where a service is reached.

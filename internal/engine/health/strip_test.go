@@ -35,13 +35,16 @@ data: {password: QQ==}`},
 		{
 			sample{kind: "gateway.networking.k8s.io/v1 HTTPRoute", body: `
 metadata: {name: a}
-spec: {hostnames: [h]}
+spec:
+  hostnames: [h]
+  rules: [{filters: [{requestMirror: {percent: 1, backendRef: {name: s, port: 1}}}], backendRefs: [{name: t, port: 1, weight: 1}]}]
 status:
   parents:
-  - {controllerName: c, parentRef: {name: g}, conditions: [{type: Accepted, status: "False", reason: NoMatchingParent, message: m}]}`},
+  - {controllerName: c, parentRef: {name: g}, conditions: [{type: Accepted, status: "False", reason: NoMatchingParent, message: m, observedGeneration: 2}]}`},
 			sample{kind: "gateway.networking.k8s.io/v1 HTTPRoute", body: `
 metadata: {name: a}
-status: {parents: [{conditions: [{type: Accepted, status: "False", reason: NoMatchingParent}]}]}`},
+spec: {rules: [{filters: [{requestMirror: {backendRef: {name: s}}}], backendRefs: [{name: t}]}]}
+status: {parents: [{conditions: [{type: Accepted, status: "False", reason: NoMatchingParent, observedGeneration: 2}]}]}`},
 		},
 		{
 			sample{kind: thing, body: `
