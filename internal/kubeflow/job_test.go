@@ -326,15 +326,19 @@ func TestWhatIsNamedIsGone(t *testing.T) {
 		gone  func(*controllertest.Cluster)
 		want  string
 	}{
-		"the Secret of a repository": {"spec.repos[0].secretName", func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].SecretName = "named" },
-			func(c *controllertest.Cluster) { c.Remove(plan.KeyOf(secret)) }, "Waiting SecretNotFound"},
+		"the Secret of a repository": {
+			"spec.repos[0].secretName", func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].SecretName = "named" },
+			func(c *controllertest.Cluster) { c.Remove(plan.KeyOf(secret)) }, "Waiting SecretNotFound",
+		},
 		"the Secret of variables": {"spec.applications[0].postBuild.substituteFrom[0]", func(cr *kubeflowv1.KfDef) {
 			cr.Spec.Rendering = renderingKustomize
 			cr.Spec.Applications[0].KustomizeConfig.RepoRef.Path = "first/base"
 			cr.Spec.Applications[0].PostBuild = &kubeflowv1.PostBuild{SubstituteFrom: []kubeflowv1.SubstituteReference{{Kind: "Secret", Name: "named"}}}
 		}, func(c *controllertest.Cluster) { c.Remove(plan.KeyOf(secret)) }, "Waiting SecretNotFound"},
-		"a right": {"Secret", func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].SecretName = "named" },
-			func(c *controllertest.Cluster) { c.Denied = map[string]bool{user: true} }, "Blocked Forbidden"},
+		"a right": {
+			"Secret", func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].SecretName = "named" },
+			func(c *controllertest.Cluster) { c.Denied = map[string]bool{user: true} }, "Blocked Forbidden",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := newFakeStore(t)

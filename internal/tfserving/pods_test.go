@@ -247,7 +247,11 @@ func TestAPodThatIsRefusedIsTold(t *testing.T) {
 		if facts, err := s.Gather(t.Context(), cluster, cr); err != nil || facts.Failure != nil {
 			t.Fatalf("%s: before anybody has looked for one that ends: %+v, %v", name, facts.Failure, err)
 		}
-		look := cluster.Asked[slices.IndexFunc(cluster.Asked, func(a controllertest.Asked) bool { return strings.HasPrefix(a.Name, "pods") })]
+		at := slices.IndexFunc(cluster.Asked, func(a controllertest.Asked) bool { return strings.HasPrefix(a.Name, "pods") })
+		if at < 0 {
+			t.Fatalf("%s: nobody looks at the pods: %+v", name, cluster.Asked)
+		}
+		look := cluster.Asked[at]
 		for range 3 {
 			cluster.Answers[look.Name] = look.Job(t.Context(), c.pods)
 		}
@@ -259,7 +263,7 @@ func TestAPodThatIsRefusedIsTold(t *testing.T) {
 		if (got == nil) != (c.want == "") || got != nil && got.Reason != c.want {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if c.want == reasonFailedCreate && got.Message != "no other pod can be created: pods is forbidden: exceeded quota: small" {
+		if got != nil && got.Reason == reasonFailedCreate && got.Message != "no other pod can be created: pods is forbidden: exceeded quota: small" {
 			t.Errorf("%s: message %q", name, got.Message)
 		}
 	}

@@ -407,7 +407,7 @@ type elementBaseline struct {
 
 // floorElement is an element of the baseline.
 type floorElement struct {
-	replay
+	sent replay
 	// named makes what was captured that of the element.
 	named func([]byte) []byte
 }
@@ -420,7 +420,7 @@ func (f *elementBaseline) deploy(element, service string) {
 	}
 	f.queue.add(func(ctx context.Context) error {
 		e := &floorElement{named: named}
-		e.wire = f.wire
+		e.sent.wire = f.wire
 		answer, err := f.send(ctx, f.stack.create, e)
 		if err != nil {
 			return err
@@ -428,8 +428,8 @@ func (f *elementBaseline) deploy(element, service string) {
 		e.named = func(text []byte) []byte {
 			return bytes.ReplaceAll(named(text), []byte(f.stack.uid), []byte(answer.Metadata.UID))
 		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
+		e.sent.mu.Lock()
+		defer e.sent.mu.Unlock()
 		f.mu.Lock()
 		f.made[acmNamespace+"/"+service] = e
 		f.mu.Unlock()
@@ -451,8 +451,8 @@ func (f *elementBaseline) ready(service world.Followed) {
 		return
 	}
 	f.queue.add(func(ctx context.Context) error {
-		e.mu.Lock()
-		defer e.mu.Unlock()
+		e.sent.mu.Lock()
+		defer e.sent.mu.Unlock()
 		for _, r := range f.stack.settle {
 			if _, err := f.send(ctx, r, e); err != nil {
 				return err
@@ -470,5 +470,5 @@ func (f *elementBaseline) ready(service world.Followed) {
 // send sends what was captured for an element.
 func (f *elementBaseline) send(ctx context.Context, r world.Request, e *floorElement) (world.Followed, error) {
 	r.URI, r.Body = string(e.named([]byte(r.URI))), e.named(r.Body)
-	return e.replay.send(ctx, r)
+	return e.sent.send(ctx, r)
 }
