@@ -30,7 +30,7 @@ func (g *gathering) s3(ctx context.Context) error {
 	if len(models) == 0 {
 		return nil
 	}
-	if spec == nil || !spec.ImageReadsS3 && spec.Downloader == nil {
+	if spec == nil || !spec.ImageReadsS3 && spec.Downloader == nil || spec.ImageReadsS3 && g.ofTensorFlow() {
 		g.problem(plan.Terminal, reasonS3NotReadable, "spec.s3", models[0].BasePath,
 			fmt.Sprintf("model %q is below s3://, which TensorFlow Serving cannot read since 2.7", models[0].Name),
 			"set spec.s3.downloader.image to an image that downloads it, or spec.s3.imageReadsS3 with an image that reads it")
@@ -58,6 +58,11 @@ func (g *gathering) s3(ctx context.Context) error {
 	local := g.facts.Config.Moved(func(m modelconfig.Model) string { return cmp.Or(moved[m.Name], m.BasePath) })
 	g.facts.Config, g.facts.ConfigText, g.facts.ConfigOwn = local, local.String(), true
 	return nil
+}
+
+// ofTensorFlow says that the servers have an image of TensorFlow Serving's own.
+func (g *gathering) ofTensorFlow() bool {
+	return g.cr.Spec.Image == "" && g.settings.Image == DefaultImage && g.settings.GPUImage == DefaultGPUImage
 }
 
 func (g *gathering) s3Credentials(ctx context.Context, name string) error {

@@ -136,7 +136,11 @@ func TestAConfigMapWithModelsBelowS3IsServedFromACopy(t *testing.T) {
 	if got := controllertest.Reasons(p); got != "Terminal S3NotReadable" || controllertest.Find(p, "Deployment", cr.Name) != nil {
 		t.Fatalf("problems %q", got)
 	}
-	cr = custom(t, strings.Replace(inline, "gs://", "s3://", 1)+"  s3: {imageReadsS3: true}\n")
+	own := strings.Replace(inline, "gs://", "s3://", 1) + "  s3: {imageReadsS3: true}\n"
+	if _, p := gatherAndRender(t, c, custom(t, own)); controllertest.Reasons(p) != "Terminal S3NotReadable" {
+		t.Errorf("of an image that does not read s3:// problems are %q", controllertest.Reasons(p))
+	}
+	cr = custom(t, own+"  image: example.com/serving-s3:1\n")
 	if _, p := gatherAndRender(t, c, cr); len(p.Problems) > 0 || len(deployed(t, p, "tfs").Spec.Template.Spec.InitContainers) > 0 {
 		t.Error("an image that reads s3:// needs no download")
 	}
