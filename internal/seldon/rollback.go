@@ -360,11 +360,11 @@ func namesOf(objects []*unstructured.Unstructured) []*unstructured.Unstructured 
 }
 
 // rolledBack reports that what is declared has failed. The revision before is complete: what only the one that has failed has is deleted, as
-// helm rollback deletes it (pkg/action/rollback.go, Update). While it is not known whether that is what is declared, nothing is.
+// helm rollback deletes it (pkg/action/rollback.go, Update). While what is declared is not known, or is refused, nothing is.
 func (p Part) rolledBack() *plan.Problem {
 	failed := p.Rollback.Failed
 	return &plan.Problem{
-		AllowsPruning: !p.Pending && !p.Older && p.Problem == nil && p.Rollback.Refused == nil,
+		AllowsPruning: !p.Pending && !p.Older && p.Rollback.Refused == nil,
 		Class:         plan.Terminal, Reason: reasonRolledBack, Field: "spec." + p.name, Value: failed.Chart + " " + failed.Version,
 		Message: fmt.Sprintf("revision %d has failed, and revision %d is applied again: %s", failed.Revision, p.Rollback.Revision, failed.Message),
 		Remedy:  "correct the values or the chart; with the annotation " + keeper.ReconcileAtAnnotation + " it is tried again as it is",

@@ -210,7 +210,7 @@ func TestARollbackLeavesNothingOfWhatHasFailed(t *testing.T) {
 	allowed := func(l *life) bool {
 		t.Helper()
 		i := slices.IndexFunc(l.plan.Problems, func(p plan.Problem) bool { return p.Reason == reasonRolledBack })
-		return i >= 0 && plan.MayPrune(l.plan.Problems)
+		return i >= 0 && l.plan.Problems[i].AllowsPruning
 	}
 	keeps := func(l *life, name string) bool {
 		return slices.ContainsFunc(l.plan.Keep, func(key plan.Key) bool { return key.Kind == "Job" && key.Namespace == "ns" && key.Name == name })
@@ -228,17 +228,26 @@ func TestARollbackLeavesNothingOfWhatHasFailed(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if !allowed(l) || !keeps(l, "hook-seldon-core") || !keeps(l, "before") {
+	if !allowed(l) || !plan.MayPrune(l.plan.Problems) || !keeps(l, "hook-seldon-core") || !keeps(l, "before") {
 		t.Errorf("problems %+v, kept %v", l.plan.Problems, l.plan.Keep)
 	}
-	l.restart()
-	l.from.down = errors.New("no route")
-	if l.want("ready", afterwards); allowed(l) {
-		t.Error("without the chart: what is declared is not known")
+	refused := &source.Error{Class: source.Terminal, Reason: source.ReasonNotFound, Message: "so"}
+	for _, c := range []struct {
+		declared string
+		prepare  func()
+	}{
+		{"refused", func() { l.c.Answers, l.from.down = map[string]any{}, refused }},
+		{"unknown", func() { l.restart(); l.from.down = errors.New("no route") }},
+		{"refused, after a restart", func() { l.restart(); l.from.down = refused }},
+	} {
+		c.prepare()
+		if l.want("ready", afterwards); allowed(l) {
+			t.Errorf("what is declared is %s, and what it does not have is deleted", c.declared)
+		}
 	}
 	l.from.down = nil
 	l.restart()
-	if l.want("ready", afterwards); !allowed(l) || !keeps(l, "before") {
+	if l.want("ready", afterwards); !allowed(l) || !plan.MayPrune(l.plan.Problems) || !keeps(l, "before") {
 		t.Errorf("after a restart: problems %+v, kept %v", l.plan.Problems, l.plan.Keep)
 	}
 	l.values("third")
