@@ -139,7 +139,7 @@ func TestConvertIsStrictWhereAskedTo(t *testing.T) {
 	const whole = `apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 metadata: {name: m}
-spec: {predictor: {tensorflow: {storageUri: "gs://b/m"}}}
+spec: {predictor: {maxReplicas: 1, tensorflow: {storageUri: "gs://b/m"}}}
 `
 	if out, stderr, err := execute(t, "convert", "--strict", "-f", write("whole.yaml", whole)); err != nil || !strings.Contains(out, "kind: Tfserv") {
 		t.Errorf("%v\n%s", err, stderr)
