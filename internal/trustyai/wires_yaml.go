@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 const (
@@ -16,6 +18,9 @@ const (
 	// maxMeshConfig bounds the text that is parsed; a ConfigMap cannot hold more.
 	maxMeshConfig = 1 << 20
 )
+
+// largestMeshConfig is what it may become once it is parsed.
+var largestMeshConfig = bounded.Size{Values: 1 << 16, Bytes: maxMeshConfig}
 
 // Reasons why a ModelMesh configuration is not edited; the text stays as it is.
 const (
@@ -83,6 +88,9 @@ func parseMeshConfig(text string) (*meshConfig, error) {
 	if len(text) > maxMeshConfig {
 		return nil, &wireError{ReasonConfigTooLarge, fmt.Sprintf("config.yaml has %d bytes, at most %d are edited: add "+
 			"the payload processor by hand", len(text), maxMeshConfig)}
+	}
+	if err := bounded.YAML([]byte(text), largestMeshConfig); errors.As(err, new(*bounded.LargeError)) {
+		return nil, &wireError{ReasonConfigTooLarge, fmt.Sprintf("config.yaml is too large to be edited: %v: add the payload processor by hand", err)}
 	}
 	root, err := parseOneDocument(text)
 	if err != nil {
