@@ -206,17 +206,16 @@ func TestAnOrderThatMayTakeLongIsAskedAboutLessOften(t *testing.T) {
 	values := list(named("a"), named("b"))
 	values["updateTimeoutMs"] = 3600000
 	cr := resource(ordered(acm.OrderUpdate, values), nil)
-	for seconds, c := range map[int]struct {
-		late bool
-		wake time.Duration
-	}{10: {false, time.Minute}, 61: {true, time.Hour}} {
+	for seconds, c := range map[int]struct{ pause, wake time.Duration }{
+		10: {0, time.Minute}, 61: {askSlowly, time.Hour}, 3601: {controller.RetryPassing, 0},
+	} {
 		cluster := open(controllertest.New(noon.Add(time.Duration(seconds) * time.Second)))
 		facts, err := system{}.Gather(t.Context(), cluster, cr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := system{}.Render(cr, facts)
-		if !p.WakeAt.Equal(noon.Add(c.wake)) {
+		if c.wake == 0 && !p.WakeAt.IsZero() || c.wake > 0 && !p.WakeAt.Equal(noon.Add(c.wake)) {
 			t.Errorf("after %d s it wakes at %s", seconds, p.WakeAt)
 		}
 		for _, o := range p.Stages[0].Objects {
@@ -226,7 +225,7 @@ func TestAnOrderThatMayTakeLongIsAskedAboutLessOften(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := cluster.Asked[len(cluster.Asked)-1].Job(t.Context(), holding{"Deployment": {}}).(*workloads)
-		if answer.Late != c.late {
+		if answer.Retry() != c.pause {
 			t.Errorf("after %d s it asks again in %s", seconds, answer.Retry())
 		}
 	}

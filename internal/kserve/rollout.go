@@ -35,8 +35,9 @@ const (
 	serviceLabel, componentLabel = "serving.kserve.io/inferenceservice", "component"
 	// modelMesh is the deployment mode in which nothing is made for an InferenceService alone: its status is all there is.
 	modelMesh = "ModelMesh"
-	// askEvery is how often they are read in the first minute in which an order waits for them; after that the pauses grow.
-	askEvery = 2 * time.Second
+	// askEvery is how often they are read in the first minute in which an order waits for them. After that the pauses grow: to askSlowly
+	// while the order is in time, so that its end is told in time, and on when its time is up.
+	askEvery, askSlowly = 2 * time.Second, 15 * time.Second
 	// maxWorkloads bounds what is read of one service: three components, with workers and canaries.
 	maxWorkloads = 20
 )
@@ -54,18 +55,18 @@ type workload struct {
 type workloads struct {
 	Items   []workload
 	Failure string
-	// Late says that the order has lasted for long, so that what it waits for may never come.
-	Late bool
+	// Pause is the longest pause until they are read again; 0 for askEvery.
+	Pause time.Duration
 }
 
 var _ controller.Retryable = (*workloads)(nil)
 
 // Retry implements controller.Retryable.
 func (w *workloads) Retry() time.Duration {
-	if w.Failure != "" || w.Late {
+	if w.Failure != "" {
 		return controller.RetryPassing
 	}
-	return 0
+	return w.Pause
 }
 
 // rollsOut says that the order is one by which KServe has something to make.
@@ -75,6 +76,17 @@ func (f Facts) rollsOut() bool {
 		return true
 	}
 	return false
+}
+
+// pause is the longest pause until what an order waits for is read again: what does not come within a minute may take hours, or never come.
+func (f Facts) pause() time.Duration {
+	switch {
+	case !f.Now.Before(f.Deadline):
+		return controller.RetryPassing
+	case !f.Now.Before(f.SlowFrom):
+		return askSlowly
+	}
+	return 0
 }
 
 // rollouts asks what KServe made of the services of an order that is carried out as far as they tell, by namespace.
@@ -94,20 +106,20 @@ func (f Facts) rollouts(read controller.Reader) map[string]*workloads {
 	if read.Serves(gvkKnative) {
 		kinds = append(kinds, gvkKnative)
 	}
-	late := !f.Now.Before(f.SlowFrom)
+	pause := f.pause()
 	out := map[string]*workloads{}
 	for namespace, services := range names {
-		question := made(kinds, namespace, services, late)
+		question := made(kinds, namespace, services, pause)
 		out[namespace], _ = read.Background("what runs in "+namespace+" for "+f.Element.Order.ID, askEvery, question).(*workloads)
 	}
 	return out
 }
 
 // made asks for what KServe made of some services.
-func made(kinds []schema.GroupVersionKind, namespace string, services []string, late bool) controller.Job {
+func made(kinds []schema.GroupVersionKind, namespace string, services []string, pause time.Duration) controller.Job {
 	selector := serviceLabel + " in (" + strings.Join(services, ",") + ")"
 	return func(ctx context.Context, live controller.Live) any {
-		out := &workloads{Late: late}
+		out := &workloads{Pause: pause}
 		for _, gvk := range kinds {
 			items, err := live.List(ctx, gvk, namespace, selector, int64(len(services)*maxWorkloads))
 			if err != nil {

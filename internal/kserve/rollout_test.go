@@ -117,7 +117,7 @@ metadata: {name: b-predictor, generation: 2, labels: {component: predictor}}
 status: {observedGeneration: 2, conditions: [{type: Ready, status: "True"}]}
 `)},
 	}
-	got, _ := made([]schema.GroupVersionKind{gvkDeployment, gvkKnative}, "kserve-test", []string{"a", "b"}, false)(t.Context(), h).(*workloads)
+	got, _ := made([]schema.GroupVersionKind{gvkDeployment, gvkKnative}, "kserve-test", []string{"a", "b"}, 0)(t.Context(), h).(*workloads)
 	if got == nil || got.Retry() != 0 || len(got.Items) != 2 {
 		t.Fatalf("it is %+v", got)
 	}
@@ -128,11 +128,11 @@ status: {observedGeneration: 2, conditions: [{type: Ready, status: "True"}]}
 	if two.Digest != "" || two.Owner != "" || two.Health.Status != health.Current {
 		t.Errorf("the Knative Service is %+v", two)
 	}
-	refused, _ := made([]schema.GroupVersionKind{gvkDeployment}, "kserve-test", []string{"c"}, false)(t.Context(), h).(*workloads)
+	refused, _ := made([]schema.GroupVersionKind{gvkDeployment}, "kserve-test", []string{"c"}, 0)(t.Context(), h).(*workloads)
 	if refused == nil || refused.Retry() != controller.RetryPassing {
 		t.Errorf("a refusal is %+v", refused)
 	}
-	late, _ := made([]schema.GroupVersionKind{gvkDeployment}, "kserve-test", []string{"a", "b"}, true)(t.Context(), h).(*workloads)
+	late, _ := made([]schema.GroupVersionKind{gvkDeployment}, "kserve-test", []string{"a", "b"}, controller.RetryPassing)(t.Context(), h).(*workloads)
 	if late == nil || late.Failure != "" || late.Retry() != controller.RetryPassing {
 		t.Errorf("of an order whose time is up is known %+v", late)
 	}

@@ -48,9 +48,10 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 // rendered last stays declared (invariant 16).
 func (s *system) gatherResult(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef, facts *Facts) error {
 	job, err := s.request(ctx, read, cr, facts.ActAs)
-	if last := s.results.Last(subjectOf(cr)); last.Rendered() && errors.As(err, &facts.Problem) {
-		facts.Result = last
-		return nil
+	if errors.As(err, &facts.Problem) {
+		if facts.Result = s.results.Use(subjectOf(cr)); facts.Result.Rendered() {
+			return nil
+		}
 	}
 	if err != nil {
 		return err

@@ -128,6 +128,12 @@ func (c *Cache[C]) Get(read controller.Reader, job Job[C]) (result *Result[C], d
 	return result, true
 }
 
+// Use returns the last result of a subject, which is in use while nobody can ask for another one; nil where there is none.
+func (c *Cache[C]) Use(of Subject) *Result[C] {
+	c.memory.used(owner{c, of.NamespacedName})
+	return c.Last(of)
+}
+
 // Last returns the last result of a subject; nil where there is none.
 func (c *Cache[C]) Last(of Subject) *Result[C] { return c.entry(of).result }
 

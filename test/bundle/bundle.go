@@ -62,7 +62,7 @@ type Stage struct {
 // Spec is what a Bundle declares.
 type Spec struct {
 	Stages []Stage `json:"stages,omitempty"`
-	// Secret names a Secret of somebody else; the ConfigMaps of the bundle get its keys and a digest of its data.
+	// Secret names a Secret of somebody else; the ConfigMaps of the bundle get its keys and a digest of its data, the Deployments the digest.
 	Secret string `json:"secret,omitempty"`
 	// DeletionPolicy is that of the bundle.
 	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -194,6 +194,9 @@ func (s *System) Render(b *Bundle, facts Facts) plan.Plan {
 			if u.GetKind() == "ConfigMap" && len(facts.Keys) > 0 {
 				_ = unstructured.SetNestedField(u.Object, fmt.Sprint(facts.Keys), "data", "keys")
 				_ = unstructured.SetNestedField(u.Object, facts.Digest, "data", "digest")
+			}
+			if u.GetKind() == "Deployment" && len(facts.Keys) > 0 {
+				_ = unstructured.SetNestedField(u.Object, facts.Digest, "spec", "template", "metadata", "annotations", "digest")
 			}
 			declared := plan.Object{Desired: u, Retain: o.Retain, Optional: o.Optional}
 			if o.Recreate {

@@ -181,6 +181,7 @@ var unreached = map[string]string{
 	"kafka.clientLog.said":             "these controllers run without the participant, and the messages are constant texts of the client",
 	"shard.Shards.held":                "these operators have no shards, and a manager holds as many as there are",
 	"source.chartIndexes.known":        "there are 128 at most",
+	"source.together.trees":            "it ends with the run that opened the trees",
 	"source.Store.entries":             "the size of the store is limited",
 	"source.Store.sources":             "the size of the store is limited",
 }

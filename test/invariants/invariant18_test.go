@@ -162,9 +162,9 @@ func TestInvariant18AnInventoryThatSomebodyDeletesIsMadeAgainLessAndLessOften(t 
 	b.ready("b")
 }
 
-// TestInvariant18WhatIsRenderedFromWhatTwoClientsFightOverIsWrittenLessAndLessOften: two clients disagree about a Secret, and each of them
-// writes it as soon as the object that is rendered from it has followed the other. Other content is written at once.
-func TestInvariant18WhatIsRenderedFromWhatTwoClientsFightOverIsWrittenLessAndLessOften(t *testing.T) {
+// TestInvariant18PodsOfWhatTwoClientsFightOverAreReplacedLessAndLessOften: two clients disagree about a Secret, and each of them writes it as soon
+// as the Deployment that is rendered from it has followed the other. Other content is written at once.
+func TestInvariant18PodsOfWhatTwoClientsFightOverAreReplacedLessAndLessOften(t *testing.T) {
 	b := open(t, options{})
 	secret := &unstructured.Unstructured{Object: map[string]any{"stringData": map[string]any{"a": "1"}}}
 	secret.SetGroupVersionKind(secretGVK)
@@ -173,12 +173,12 @@ func TestInvariant18WhatIsRenderedFromWhatTwoClientsFightOverIsWrittenLessAndLes
 	if err := b.c.Client.Create(b.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	spec := one(configMap(b.ns, "m", "v"))
+	spec := one(deployment(b.ns, "m", false))
 	spec.Secret = "s"
 	b.apply("b", spec)
 	b.ready("b")
 	followed, writes := "", 0
-	r := b.rival(configMapGVK, "m", func(u *unstructured.Unstructured) bool {
+	r := b.rival(deploymentGVK, "m", func(u *unstructured.Unstructured) bool {
 		digest := u.GetAnnotations()[keeper.AppliedHashAnnotation]
 		if digest == followed {
 			return false

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/decide"
@@ -30,7 +32,7 @@ func Repeats(problem plan.Problem) bool {
 	return problem.Reason == ReasonRecreationBackOff || problem.Reason == ReasonRepairBackOff
 }
 
-// maxContents is how many contents of an object are remembered: where two clients disagree about what it is rendered from, it has two.
+// maxContents is how many contents of an object are remembered: where two clients disagree about what its pods are rendered from, it has two.
 const maxContents = 4
 
 // repetition is how often an object was written lately with the same content, and when it is again.
@@ -87,11 +89,10 @@ func (s *State) holdRepetitions(actions []decide.Action, request func(plan.Key) 
 	return problems, due
 }
 
-// recordRepetition counts the writes of an object with content that it had lately. Nothing but what somebody else did brings those about: he
-// changed or deleted the object, or made what is generated of no use, or what it is rendered from changes back and forth. It returns the
-// problem of an object that may be changed again, and until when.
+// recordRepetition counts the writes of an object with content that it had lately. It returns the problem of an object that may be changed
+// again, and until when.
 func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (problems []plan.Problem, due time.Time) {
-	if !r.Wrote || first(r.Action) {
+	if !r.Wrote || !repeated(r.Action) && !restarts(r.Action) {
 		return nil, time.Time{}
 	}
 	if s.repetitions == nil {
@@ -114,8 +115,31 @@ func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (
 	return []plan.Problem{v.problem}, Unproven(v.Repetition)
 }
 
-// first says that a write is the first one of an object. It is not counted: most objects are never written again, and cost no memory so.
-func first(a decide.Action) bool { return a.Verb == decide.Create && a.KnownUID == "" }
+// repeated says that a write follows from nothing but what somebody else did to the object: it is not the first one, and not that of another
+// revision, for which a hook runs anew. What is generated changes when somebody has made what was stored useless.
+func repeated(a decide.Action) bool {
+	switch a.Reason {
+	case decide.ReasonDrift, decide.ReasonPruned, decide.ReasonRecreated:
+		return true
+	case decide.ReasonChanged:
+		return a.Object.Generated
+	case decide.ReasonMissing:
+		return a.KnownUID != ""
+	case decide.ReasonUnverified:
+		// Somebody made it anew with the labels and annotations that it had.
+		return a.KnownUID != "" && a.KnownUID != a.UID
+	}
+	return false
+}
+
+// restarts says that a write may replace pods, whose content is not to go back and forth at the rate of whoever changes what it is rendered
+// from. Other objects, such as a route whose weights follow the health of servers, are written whenever they change.
+func restarts(a decide.Action) bool {
+	return a.Verb == decide.Apply && a.Reason == decide.ReasonChanged && slices.Contains(rolling, a.Key.GroupKind)
+}
+
+// rolling are the kinds whose pods are replaced for another template.
+var rolling = []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "StatefulSet"}, {Group: "apps", Kind: "DaemonSet"}}
 
 // takenBack is the problem of an object that somebody changes or deletes whenever it was written.
 func takenBack(a decide.Action) plan.Problem {

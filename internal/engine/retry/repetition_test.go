@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/backoff"
@@ -78,14 +79,16 @@ func TestAHookOfEachRevisionIsDeletedByNobody(t *testing.T) {
 	}
 }
 
-// TestInvariant18ContentThatChangesBackAndForthIsWrittenLessAndLessOften: facts that another client changes back and forth are another content each
+// TestInvariant18PodsThatChangeBackAndForthAreReplacedLessAndLessOften: facts that another client changes back and forth are another content each
 // time, but none that was not written before. What is new is written at once, and so is each of the contents for what the user asks for anew.
-func TestInvariant18ContentThatChangesBackAndForthIsWrittenLessAndLessOften(t *testing.T) {
+// An object without pods, such as a route, follows facts at their rate.
+func TestInvariant18PodsThatChangeBackAndForthAreReplacedLessAndLessOften(t *testing.T) {
 	now, s, writes := time.Unix(1e9, 0), State{}, 0
+	of := plan.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "ns", Name: "x"}
 	reconcile := func(user, content string) bool {
 		request := Request{User: user}
 		actions := []decide.Action{{
-			Verb: decide.Apply, Reason: decide.ReasonChanged, Key: secret, KnownUID: "u", UID: "u", Object: plan.Stamped{Digest: content},
+			Verb: decide.Apply, Reason: decide.ReasonChanged, Key: of, KnownUID: "u", UID: "u", Object: plan.Stamped{Digest: content},
 		}}
 		problems, due := s.Hold(actions, func(plan.Key) Request { return request }, now)
 		if actions[0].Verb == decide.Apply {
@@ -115,6 +118,15 @@ func TestInvariant18ContentThatChangesBackAndForthIsWrittenLessAndLessOften(t *t
 		if !reconcile("2", content) {
 			t.Errorf("%s waits, which the user has asked for", content)
 		}
+	}
+	of = plan.Key{GroupKind: schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}, Namespace: "ns", Name: "x"}
+	for i := range 100 {
+		if !reconcile("2", []string{"with the canary", "without"}[i%2]) {
+			t.Fatal("a route waits")
+		}
+	}
+	if _, remembered := s.repetitions[of]; remembered {
+		t.Error("what does not count is remembered")
 	}
 }
 
