@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,15 +28,12 @@ type Canary struct {
 	// Available says that every ready server of it has the version available, and Weight how many of a hundred requests they get.
 	Available bool
 	Weight    int32
-	// Unrouted says why no Gateway gives them that share; empty where one does.
-	Unrouted string
-	// Outdated says that the Gateways have not yet read the routes with it, so that the one before is in effect.
-	Outdated bool
 	// State is what has become of it.
 	State v1alpha1.CanaryState
-	// Status, Reason and Message are those of its condition.
-	Status          metav1.ConditionStatus
-	Reason, Message string
+	// Status, Reason and Message are those of its condition. The share of an available one follows the message, and then what completes a
+	// promotion.
+	Status                     metav1.ConditionStatus
+	Reason, Message, Promotion string
 }
 
 // canaryOf is the Tfserv whose objects are those of the canary track: servers as those of the stable track, of which nothing but the
@@ -70,16 +68,16 @@ func promoted(cr *v1alpha1.Tfserv) *v1alpha1.CanarySpec {
 
 // decideCanary decides about a canary from what is known of both tracks and of the routes, and from the version that was recorded as
 // available. It is pure.
-func decideCanary(cr *v1alpha1.Tfserv, stable, track Facts, recorded string, routes routing) Canary {
+func decideCanary(cr *v1alpha1.Tfserv, stable, track Facts, recorded string) Canary {
 	spec, promoting := cr.Spec.Canary, promoted(cr) != nil
-	c := Canary{Facts: track, State: v1alpha1.CanaryRunning, Status: metav1.ConditionFalse, Unrouted: routes.unrouted, Outdated: routes.outdated}
+	c := Canary{Facts: track, State: v1alpha1.CanaryRunning, Status: metav1.ConditionFalse}
 	served, known := stable.Answer.has(spec.Model, spec.Version)
 	complete := served && known && stable.Running != nil && stable.Running.Current
 	switch {
 	case spec.State == v1alpha1.CanaryAborted:
 		c.State, c.Reason = v1alpha1.CanaryAborted, reasonAborted
 		c.Message = "The canary was aborted. Take spec.canary out, or set its state to Running to begin again."
-	case promoting && (complete || track.Running == nil):
+	case promoting && (complete || track.Running == nil || wasPromoted(cr)):
 		// One that has gone does not come again when the other servers go on to another version.
 		c.State, c.Reason = v1alpha1.CanaryPromoted, reasonPromoted
 		c.Message = "The canary was promoted and gets no requests. Take spec.canary out."
@@ -89,10 +87,17 @@ func decideCanary(cr *v1alpha1.Tfserv, stable, track Facts, recorded string, rou
 		c.There = true
 		c.availability(cr, recorded)
 		if promoting {
-			c.Message += " " + promotion(cr, stable)
+			c.Promotion = promotion(cr, stable)
 		}
 	}
 	return c
+}
+
+// wasPromoted says that the canary was found to be promoted before. Its servers are kept for a while then, whether or not the others answer, as
+// after a start of the manager.
+func wasPromoted(cr *v1alpha1.Tfserv) bool {
+	spec, told := cr.Spec.Canary, cr.Status.Canary
+	return told != nil && told.State == v1alpha1.CanaryPromoted && told.Model == spec.Model && told.Version == spec.Version
 }
 
 // availability decides whether the servers of a canary get requests. What nobody has answered changes nothing.
@@ -110,7 +115,7 @@ func (c *Canary) availability(cr *v1alpha1.Tfserv, recorded string) {
 	case available:
 		c.Available, c.Weight = true, ptr.Deref(spec.Weight, 0)
 		c.Status, c.Reason = metav1.ConditionTrue, reasonCanaryAvailable
-		c.Message = fmt.Sprintf("Every ready server of the canary has %s available; %s", version, c.share(spec.Mode))
+		c.Message = fmt.Sprintf("Every ready server of the canary has %s available;", version)
 	case failure != nil:
 		c.Reason, c.Message = failure.Reason, failure.Message
 	case paused(cr):
@@ -126,12 +131,24 @@ func (c *Canary) availability(cr *v1alpha1.Tfserv, recorded string) {
 	}
 }
 
+// told is the whole message, with what Gateways have made of the routes.
+func (c *Canary) told(mode v1alpha1.CanaryMode, routes routing) string {
+	parts := []string{c.Message}
+	if c.Available {
+		parts = append(parts, c.share(mode, routes))
+	}
+	if c.Promotion != "" {
+		parts = append(parts, c.Promotion)
+	}
+	return strings.Join(parts, " ")
+}
+
 // share says how many of the requests the servers of a canary get.
-func (c *Canary) share(mode v1alpha1.CanaryMode) string {
+func (c *Canary) share(mode v1alpha1.CanaryMode, routes routing) string {
 	switch {
-	case c.Weight > 0 && c.Unrouted != "":
-		return "it gets no requests. " + c.Unrouted
-	case c.Weight > 0 && c.Outdated:
+	case c.Weight > 0 && routes.unrouted != "":
+		return "it gets no requests. " + routes.unrouted
+	case c.Weight > 0 && routes.outdated:
 		return fmt.Sprintf("its share is %d %% when a Gateway has read the routes as they are now.", c.Weight)
 	case mode == v1alpha1.CanaryShadow:
 		return fmt.Sprintf("%d %% of the requests are copied there.", c.Weight)

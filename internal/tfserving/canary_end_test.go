@@ -121,7 +121,12 @@ func TestAWeightIsInEffectWhenAGatewayHasReadIt(t *testing.T) {
 	project(t, s.Cluster, s.cr)
 	weight := int32(50)
 	s.cr.Spec.Canary.Weight = &weight
-	s.generation(2)
+	facts, p := gatherAndRender(t, s.Cluster, s.cr)
+	s.generation(2) // The write of this pass.
+	projected(s.Cluster, s.cr, facts, p, false)
+	if c := s.cr.Status.Canary; c.Weight != 10 || !strings.Contains(c.Message, "50 % when a Gateway has read the routes") {
+		t.Errorf("as it is written: %+v", c)
+	}
 	project(t, s.Cluster, s.cr)
 	if c := s.cr.Status.Canary; c.Weight != 10 || !strings.Contains(c.Message, "50 % when a Gateway has read the routes") {
 		t.Errorf("before: %+v", c)
@@ -130,5 +135,19 @@ func TestAWeightIsInEffectWhenAGatewayHasReadIt(t *testing.T) {
 	project(t, s.Cluster, s.cr)
 	if c := s.cr.Status.Canary; c.Weight != 50 || !strings.Contains(c.Message, "50 % of the requests go there") {
 		t.Errorf("after: %+v", c)
+	}
+}
+
+// TestAPromotedCanaryDoesNotComeBackAfterARestart: its servers are kept for a while, and the others have not answered yet.
+func TestAPromotedCanaryDoesNotComeBackAfterARestart(t *testing.T) {
+	s := sharing(t)
+	s.cr.Spec.Canary.State = v1alpha1.CanaryPromoted
+	if _, p := gatherAndRender(t, s.Cluster, s.cr); weights(t, p) != shared {
+		t.Fatalf("before it is promoted the weights are %s", weights(t, p))
+	}
+	spec := s.cr.Spec.Canary
+	s.cr.Status.Canary = &v1alpha1.CanaryStatus{Model: spec.Model, Version: spec.Version, State: v1alpha1.CanaryPromoted}
+	if _, p := gatherAndRender(t, s.Cluster, s.cr); weights(t, p) != alone {
+		t.Errorf("the weights are %s", weights(t, p))
 	}
 }

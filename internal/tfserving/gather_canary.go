@@ -27,9 +27,7 @@ func (g *gathering) canary() {
 		f.ConfigText, f.Serving = pinned.String(), pinned
 	}
 	servers, service := g.own(gvkDeployment, t.cr.Name), g.own(gvkService, serviceName(t.cr))
-	// One that was promoted and is ending is as one that has gone.
-	ending := promoted(g.cr) != nil && g.endings.has(g.of)
-	if servers != nil && spec.State != v1alpha1.CanaryAborted && !ending {
+	if servers != nil && spec.State != v1alpha1.CanaryAborted {
 		t.running()
 	}
 	recorded := ""
@@ -41,7 +39,7 @@ func (g *gathering) canary() {
 	}
 	t.ask([]wanted{{name: spec.Model, listed: []int64{spec.Version}, labelled: []int64{spec.Version}}})
 	t.failures()
-	c := decideCanary(g.cr, g.facts, t.facts, recorded, g.routing())
+	c := decideCanary(g.cr, g.facts, t.facts, recorded)
 	g.facts.Canary = &c
 }
 

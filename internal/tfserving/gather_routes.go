@@ -17,36 +17,6 @@ import (
 // endingFor is how long the servers of a canary that has ended wait for a Gateway to read the routes without it, which may have gone.
 const endingFor = time.Minute
 
-// routing is what Gateways have made of the routes.
-type routing struct {
-	// unrouted says why no Gateway leads requests to the canary; empty where one does.
-	unrouted string
-	// outdated says that those which accepted a route have not read it as it is now.
-	outdated bool
-}
-
-// routing looks at the routes.
-func (g *gathering) routing() routing {
-	out := routing{unrouted: "There is no route that splits the requests: look at status.skipped."}
-	outdated := false
-	for _, gvk := range []schema.GroupVersionKind{gvkHTTPRoute, gvkGRPCRoute} {
-		route := g.own(gvk, g.cr.Name)
-		if route == nil {
-			continue
-		}
-		a := acceptanceOf(route.Stripped())
-		if a.current {
-			return routing{}
-		}
-		outdated = outdated || a.before
-		out.unrouted = fmt.Sprintf("No Gateway has accepted the %s %s%s: look at its status.parents.", gvk.Kind, g.cr.Name, a.refusal)
-	}
-	if outdated {
-		return routing{outdated: true}
-	}
-	return out
-}
-
 // acceptance is what Gateways say of a route.
 type acceptance struct {
 	// current says that one has accepted it, and before that one has accepted it as it was before. Who does not say of which generation speaks of
@@ -161,14 +131,6 @@ func (e *endings) begin(of types.NamespacedName, now time.Time) time.Time {
 		e.by[of] = now
 	}
 	return e.by[of]
-}
-
-// has says that the end of a canary was seen, and that it is not over.
-func (e *endings) has(of types.NamespacedName) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_, known := e.by[of]
-	return known
 }
 
 func (e *endings) end(of types.NamespacedName) {

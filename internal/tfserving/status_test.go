@@ -29,6 +29,11 @@ func project(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv) {
 func verdict(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv, ready bool) controller.Verdict {
 	t.Helper()
 	facts, p := gatherAndRender(t, c, cr)
+	return projected(c, cr, facts, p, ready)
+}
+
+// projected is verdict with what was gathered before: the cluster is as the writes have left it.
+func projected(c *controllertest.Cluster, cr *v1alpha1.Tfserv, facts Facts, p plan.Plan, ready bool) controller.Verdict {
 	seen := controller.ObservedState{Objects: map[plan.Key]controller.State{}, Problems: p.Problems, Now: c.Time, Warnings: p.Warnings, Ready: ready}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {

@@ -67,9 +67,7 @@ func TestDeletedAgainAndAgainIsRecreatedWithBackoff(t *testing.T) {
 func TestAHookOfEachRevisionIsDeletedByNobody(t *testing.T) {
 	now, s := time.Unix(1e9, 0), State{}
 	for i := range 3 * backoff.TakenBack.Free {
-		actions := []decide.Action{{
-			Verb: decide.Create, Reason: decide.ReasonChanged, Key: secret, KnownUID: "before", Object: plan.Stamped{Object: plan.Object{Hook: true}, Digest: fmt.Sprint(i)},
-		}}
+		actions := []decide.Action{{Verb: decide.Create, Reason: decide.ReasonChanged, Key: secret, KnownUID: "before"}}
 		held, _ := s.Hold(actions, unchanged, now)
 		recorded, _ := s.Record(act.Result{Action: actions[0], Wrote: true}, Request{}, now)
 		if problems := slices.Concat(held, recorded); len(problems) > 0 || actions[0].Verb != decide.Create {
