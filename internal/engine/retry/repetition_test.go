@@ -1,7 +1,6 @@
 package retry
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
