@@ -110,7 +110,7 @@ func (s *server) Status() client.SubResourceWriter { return statuses{refused: s.
 // TestARefusedRecordIsNotToldAgain: the API server may refuse a status for hours, and the runtime broadcasts a synchronization for each failure that it
 // is told. What is told after that is another outcome.
 func TestARefusedRecordIsNotToldAgain(t *testing.T) {
-	b, s, said, recorder := &broker{}, &server{}, &acmtest.Lines{}, events.NewFakeRecorder(10)
+	b, s, said, recorder := &broker{}, &server{}, &acmtest.Lines{}, events.NewFakeRecorder(100)
 	p, clock := participant(b, s)
 	p.settings.Log, p.settings.Events = said.Logger(), recorder
 	start(t, p)
