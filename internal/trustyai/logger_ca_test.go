@@ -217,8 +217,10 @@ func TestABundleThatAnotherDoesNotUpdateIsWarnedOf(t *testing.T) {
 			all[0].Spec.InferenceServices = selectorFor("team", "other")
 			return all
 		}, "is kept by the TrustyAIService tas"},
-		"nobody has made it": {func(_ *cluster, all []*v1.TrustyAIService) []*v1.TrustyAIService { return all },
-			"does not exist: the TrustyAIService tas is to make it"},
+		"nobody has made it": {
+			func(_ *cluster, all []*v1.TrustyAIService) []*v1.TrustyAIService { return all },
+			"does not exist: the TrustyAIService tas is to make it",
+		},
 		"it has the authority": {func(c *cluster, all []*v1.TrustyAIService) []*v1.TrustyAIService {
 			bundleOf(c, all[0], "tas", "young")
 			return all
