@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 const (
@@ -102,20 +104,7 @@ func tooLarge(record []byte) string {
 }
 
 // values is how many values a record has at most: before each but the first is a brace, a bracket or a comma, and none of them in a text.
-func values(record []byte) int {
-	out, text := 1, false
-	for i := 0; i < len(record); i++ {
-		switch c := record[i]; {
-		case text && c == '\\':
-			i++
-		case c == '"':
-			text = !text
-		case !text && (c == '{' || c == '[' || c == ','):
-			out++
-		}
-	}
-	return out
-}
+func values(record []byte) int { return 1 + bounded.Marks(record, "{[,") }
 
 // malformedID finds an id of the message that is no UUID. Ids become names of custom resources, hence elements must have one; the
 // others may be missing.

@@ -40,7 +40,7 @@ type Canary struct {
 // routes knows. They are replaced for another version, which is another canary.
 func canaryOf(cr *v1alpha1.Tfserv) *v1alpha1.Tfserv {
 	out, spec := cr.DeepCopy(), cr.Spec.Canary
-	out.Name += "-canary"
+	out.Name = canaryNamed(cr).Name
 	out.Spec.Replicas = ptr.To(ptr.Deref(spec.Replicas, 1))
 	if paused(cr) {
 		out.Spec.Replicas = ptr.To[int32](0)
@@ -49,6 +49,13 @@ func canaryOf(cr *v1alpha1.Tfserv) *v1alpha1.Tfserv {
 	out.Spec.ConfigReload = v1alpha1.ConfigRestart
 	out.Spec.Autoscaling, out.Spec.PodDisruptionBudget = nil, nil
 	out.Spec.ExposureSpec, out.Spec.Canary = v1alpha1.ExposureSpec{}, nil
+	return out
+}
+
+// canaryNamed has the name of the canary track of a custom resource, also of one that has none any more.
+func canaryNamed(cr *v1alpha1.Tfserv) *v1alpha1.Tfserv {
+	out := &v1alpha1.Tfserv{}
+	out.Name, out.Namespace = cr.Name+"-canary", cr.Namespace
 	return out
 }
 
@@ -132,10 +139,10 @@ func (c *Canary) availability(cr *v1alpha1.Tfserv, recorded string) {
 }
 
 // told is the whole message, with what Gateways have made of the routes.
-func (c *Canary) told(mode v1alpha1.CanaryMode, routes routing) string {
+func (c *Canary) told(mode v1alpha1.CanaryMode, by routing) string {
 	parts := []string{c.Message}
 	if c.Available {
-		parts = append(parts, c.share(mode, routes))
+		parts = append(parts, c.share(mode, by))
 	}
 	if c.Promotion != "" {
 		parts = append(parts, c.Promotion)
@@ -144,11 +151,11 @@ func (c *Canary) told(mode v1alpha1.CanaryMode, routes routing) string {
 }
 
 // share says how many of the requests the servers of a canary get.
-func (c *Canary) share(mode v1alpha1.CanaryMode, routes routing) string {
+func (c *Canary) share(mode v1alpha1.CanaryMode, by routing) string {
 	switch {
-	case c.Weight > 0 && routes.unrouted != "":
-		return "it gets no requests. " + routes.unrouted
-	case c.Weight > 0 && routes.outdated:
+	case c.Weight > 0 && by.unrouted != "":
+		return "it gets no requests. " + by.unrouted
+	case c.Weight > 0 && by.outdated:
 		return fmt.Sprintf("its share is %d %% when a Gateway has read the routes as they are now.", c.Weight)
 	case mode == v1alpha1.CanaryShadow:
 		return fmt.Sprintf("%d %% of the requests are copied there.", c.Weight)

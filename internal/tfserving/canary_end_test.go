@@ -11,8 +11,8 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// sharing is a canary that gets its share by routes that a Gateway has accepted.
-func sharing(t *testing.T) *tracks {
+// givenItsShare is a canary whose servers have its version, so that the routes give them its share.
+func givenItsShare(t *testing.T) *tracks {
 	t.Helper()
 	s := bothTracks(t)
 	s.write()
@@ -21,6 +21,13 @@ func sharing(t *testing.T) *tracks {
 	if got := weights(t, s.write()); got != shared {
 		t.Fatalf("the weights are %s", got)
 	}
+	return s
+}
+
+// sharing is a canary that gets its share by routes that a Gateway has accepted.
+func sharing(t *testing.T) *tracks {
+	t.Helper()
+	s := givenItsShare(t)
 	for k := range s.Children {
 		entry := keeper.InventoryEntry{ObjectReference: keeper.ObjectReference{Group: k.Group, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name}}
 		s.cr.Status.Inventory.Entries = append(s.cr.Status.Inventory.Entries, entry)

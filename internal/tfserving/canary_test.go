@@ -350,13 +350,7 @@ func TestACanaryIsNobodyElsesServers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := bothTracks(t)
-			s.write()
-			s.runs("tfs-canary", 2)
-			s.say("canary: ", map[string]http.HandlerFunc{"10.0.0.1": says("42 AVAILABLE")})
-			if got := weights(t, s.write()); got != shared {
-				t.Fatalf("the weights are %s", got)
-			}
+			s := givenItsShare(t)
 			change(s)
 			_, p := gatherAndRender(t, s.Cluster, s.cr)
 			if got := weights(t, p); got != alone {

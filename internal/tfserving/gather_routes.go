@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 )
 
@@ -74,7 +73,7 @@ func (g *gathering) ending() {
 
 // routed says that a Gateway may have a route of ours by which a Service gets requests. One that has accepted none, has none.
 func (g *gathering) routed(service string) bool {
-	return slices.ContainsFunc([]schema.GroupVersionKind{gvkHTTPRoute, gvkGRPCRoute}, func(gvk schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(routes, func(gvk schema.GroupVersionKind) bool {
 		route := g.own(gvk, g.cr.Name)
 		if route == nil || route.Stripped() == nil {
 			return false
@@ -105,13 +104,6 @@ func mentions(value any, text string) bool {
 		}
 	}
 	return false
-}
-
-// canaryNamed has the name of the canary track of a custom resource, also of one that has none any more.
-func canaryNamed(cr *v1alpha1.Tfserv) *v1alpha1.Tfserv {
-	out := &v1alpha1.Tfserv{}
-	out.Name, out.Namespace = cr.Name+"-canary", cr.Namespace
-	return out
 }
 
 // endings remembers since when the canaries end whose servers are kept for the Gateways.

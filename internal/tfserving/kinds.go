@@ -22,3 +22,6 @@ var (
 
 // scalers are the kinds of autoscalers, of which a Tfserv has one at most.
 var scalers = []schema.GroupVersionKind{gvkAutoscaler, gvkScaledObject}
+
+// routes are the kinds of the Gateway API's routes.
+var routes = []schema.GroupVersionKind{gvkHTTPRoute, gvkGRPCRoute}

@@ -62,7 +62,7 @@ func (r *renderer) split() *workload.Split {
 	if c == nil || c.Weight == 0 {
 		return nil
 	}
-	out := &workload.Split{Service: serviceName(canaryOf(r.cr)), Percent: int64(c.Weight), Mirror: spec.Mode == v1alpha1.CanaryShadow}
+	out := &workload.Split{Service: serviceName(canaryNamed(r.cr)), Percent: int64(c.Weight), Mirror: spec.Mode == v1alpha1.CanaryShadow}
 	for _, method := range []string{"predict", "classify", "regress"} {
 		out.Paths = append(out.Paths, "/v1/models/"+spec.Model+":"+method)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
@@ -21,14 +20,14 @@ func (v *view) canary() {
 		meta.RemoveStatusCondition(&status.Conditions, ConditionCanaryAvailable)
 		return
 	}
-	weight, routes := c.Weight, v.routing()
+	weight, by := c.Weight, v.routing()
 	switch {
-	case routes.unrouted != "":
+	case by.unrouted != "":
 		weight = 0
-	case routes.outdated:
+	case by.outdated:
 		weight = before
 	}
-	message := c.told(spec.Mode, routes)
+	message := c.told(spec.Mode, by)
 	status.Canary = &v1alpha1.CanaryStatus{
 		Model: spec.Model, Version: spec.Version, State: c.State, Weight: weight, Message: controller.Cut(message, maxConditionMessage),
 	}
@@ -50,7 +49,7 @@ type routing struct {
 func (v *view) routing() routing {
 	out := routing{unrouted: "There is no route that splits the requests: look at status.skipped."}
 	outdated := false
-	for _, gvk := range []schema.GroupVersionKind{gvkHTTPRoute, gvkGRPCRoute} {
+	for _, gvk := range routes {
 		route := v.seen.Objects[plan.Key{GroupKind: gvk.GroupKind(), Namespace: v.cr.Namespace, Name: v.cr.Name}].Observed
 		if route == nil {
 			continue

@@ -13,7 +13,7 @@ import (
 )
 
 // An object that another client deletes or changes back whenever it was written, such as the token of a ServiceAccount that does not exist,
-// is written again with backoff.
+// is written again with backoff, and so are pods that are rendered from what changes back and forth.
 
 // repetitionProof is how long an object must stay as it was written before it counts as kept: otherwise the custom resource would be Ready for
 // a moment after each write.
@@ -23,7 +23,8 @@ const repetitionProof = 10 * time.Second
 const (
 	// ReasonRecreationBackOff is that of an object that is deleted whenever it was made.
 	ReasonRecreationBackOff = "RecreationBackOff"
-	// ReasonRepairBackOff is that of an object that is changed back whenever it was repaired, or made again whenever it was deleted.
+	// ReasonRepairBackOff is that of an object that is changed back whenever it was repaired, or made again whenever it was deleted, and that of
+	// a workload of which what it is rendered from changes back and forth.
 	ReasonRepairBackOff = "RepairBackOff"
 )
 

@@ -1,4 +1,4 @@
-// Package bounded measures and shortens what comes from files of users, for the bounds of the packages that read them. It owns no bound.
+// Package bounded measures and shortens what users bring, for the bounds of the packages that read them. It owns no bound.
 package bounded
 
 import "strings"
