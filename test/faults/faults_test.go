@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -251,6 +253,44 @@ func TestWhatAnOperatorBeginsWithIsKnown(t *testing.T) {
 	j.arm()
 	if got := j.reads(); len(got) != 1 || !got[Point{Verb: verbWatch, Resource: "kinds"}] {
 		t.Errorf("the reads of the run are %v", got)
+	}
+}
+
+// TestAPlanThatMissesItsFaultIsReplaced: of six plans whose faults depend on timing, a few may miss theirs on any machine; the
+// campaign has to say something all the same.
+func TestAPlanThatMissesItsFaultIsReplaced(t *testing.T) {
+	plan := func(workload string) Plan {
+		return Plan{Seed: 7, Campaign: "C2", Workload: workload, Fault: &Fault{Do: DieAfter}}
+	}
+	all := []Plan{plan("a"), plan("b"), plan("c"), plan("d"), plan("e"), plan("f"), plan("g"), plan("h"), plan("i")}
+	suite := func(misses ...string) *Report {
+		s := &Suite{Config: Config{Seed: 7, Limit: 3}}
+		chosen, spares := s.choose(campaign{name: "C2"}, slices.Clone(all))
+		s.spares = map[string][]Plan{"C2": spares}
+		order := append(slices.Clone(chosen), spares...)
+		for _, p := range chosen {
+			s.proven(p, func(p Plan) outcome {
+				i := slices.IndexFunc(order, func(one Plan) bool { return one.Workload == p.Workload })
+				return outcome{plan: p, missed: slices.Contains(misses, strconv.Itoa(i))}
+			})
+		}
+		return s.report(time.Second)
+	}
+	for name, c := range map[string]struct {
+		misses                  []string
+		plans, missed, replaced int
+		fails                   bool
+	}{
+		"none misses":                    {nil, 3, 0, 0, false},
+		"two miss, two others do not":    {[]string{"0", "2"}, 5, 2, 2, false},
+		"one misses, and so does a next": {[]string{"1", "3"}, 5, 2, 2, false},
+		"all miss, and there is no more": {[]string{"0", "1", "2", "3", "4", "5"}, 6, 6, 3, true},
+	} {
+		r := suite(c.misses...)
+		got := *r.Campaigns["C2"]
+		if got.Plans != c.plans || got.Missed != c.missed || got.Replaced != c.replaced || (len(r.Failures) > 0) != c.fails {
+			t.Errorf("%s: %+v and %d failures, want %+v", name, got, len(r.Failures), c)
+		}
 	}
 }
 
