@@ -15,8 +15,8 @@ var tfservingAdvice = map[string]advice{
 		remedy:  "Add the model config under that key, or name the existing key.",
 	},
 	"ConfigInvalid": {
-		meaning: "TensorFlow Serving would refuse the model config, so the servers keep their current one.", stalled: true,
-		remedy: "Correct the model config as the message says.",
+		meaning: "TensorFlow Serving would refuse the model config, or the TLS of spec.server.tls, so the servers keep their current one.", stalled: true,
+		remedy: "Correct the model config, or the Secret with the TLS, as the message says.",
 	},
 	"SecretNotFound": {
 		meaning: "The Secret with the credentials does not exist.",

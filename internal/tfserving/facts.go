@@ -30,6 +30,9 @@ type Facts struct {
 	CredentialsFile string
 	// CredentialsDigest is a keyed digest of every credential that the pods read once at their start; empty without any.
 	CredentialsDigest string
+	// TLSPair says that the TLS of the gRPC API is made of a Secret of the type kubernetes.io/tls, TLSAdmitsNobody that it asks clients for a
+	// certificate and has no authority to verify one.
+	TLSPair, TLSAdmitsNobody bool
 	// Downloads are the models that an init container downloads.
 	Downloads []Download
 	// SingleNode says that the claim with the models can be mounted by the pods of one node only, SinglePod by one pod only.

@@ -71,7 +71,7 @@ func (r *renderer) deployment() {
 func (r *renderer) pod() corev1.PodSpec {
 	spec := r.cr.Spec
 	pod := corev1.PodSpec{
-		InitContainers:                r.downloads(),
+		InitContainers:                append(r.tlsInit(), r.downloads()...),
 		Containers:                    []corev1.Container{r.server()},
 		Volumes:                       r.volumes(),
 		ImagePullSecrets:              spec.ImagePullSecrets,
@@ -292,9 +292,7 @@ func (r *renderer) mounts() []corev1.VolumeMount {
 	if r.configs.parameters != "" && r.apart() {
 		out = append(out, corev1.VolumeMount{Name: parametersVolume, MountPath: parametersPath})
 	}
-	if r.tls() != nil {
-		out = append(out, corev1.VolumeMount{Name: tlsVolume, MountPath: tlsPath, ReadOnly: true})
-	}
+	out = append(out, r.tlsMounts()...)
 	if v := r.cr.Spec.ModelVolume; v != nil {
 		out = append(out, corev1.VolumeMount{Name: modelVolume, MountPath: cmp.Or(v.MountPath, defaultModelPath), SubPath: v.SubPath, ReadOnly: true})
 	}
@@ -319,11 +317,7 @@ func (r *renderer) volumes() []corev1.Volume {
 	if r.configs.parameters != "" && r.apart() {
 		out = append(out, configMap(parametersVolume, r.configs.parameters))
 	}
-	if tls := r.tls(); tls != nil {
-		out = append(out, corev1.Volume{Name: tlsVolume, VolumeSource: corev1.VolumeSource{
-			Secret: &corev1.SecretVolumeSource{SecretName: tls.SecretName},
-		}})
-	}
+	out = append(out, r.tlsVolumes()...)
 	if v := r.cr.Spec.ModelVolume; v != nil {
 		out = append(out, corev1.Volume{Name: modelVolume, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.ClaimName, ReadOnly: true},

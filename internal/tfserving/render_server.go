@@ -1,7 +1,6 @@
 package tfserving
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -53,7 +52,7 @@ func (r *renderer) serverArgs() []string {
 		out = append(out, "--enable_per_model_batching_parameters=true")
 	}
 	if s.TLS != nil {
-		out = append(out, "--ssl_config_file="+join(tlsPath, cmp.Or(s.TLS.Key, defaultTLSKey)))
+		out = append(out, "--ssl_config_file="+r.tlsFile())
 	}
 	if len(s.ExtraArgs) > 0 {
 		var names []string
@@ -65,14 +64,6 @@ func (r *renderer) serverArgs() []string {
 			strings.Join(names, " "))
 	}
 	return append(out, s.ExtraArgs...)
-}
-
-// tls is the TLS of the gRPC API; nil for none.
-func (r *renderer) tls() *v1alpha1.ServerTLSSpec {
-	if r.cr.Spec.Server == nil {
-		return nil
-	}
-	return r.cr.Spec.Server.TLS
 }
 
 // warnings tell of what was accepted and is not, or not yet, as declared.
@@ -102,6 +93,9 @@ func (r *renderer) warnings() {
 	if unknown := r.facts.Unknown; unknown != "" {
 		r.warn("the model config has a field that MLKeeper does not know: spec.image needs a server that does, without which it ends at its start: %s",
 			controller.Cut(unknown, maxUnknown))
+	}
+	if r.facts.TLSAdmitsNobody {
+		r.warn("the SSLConfig has client_verify without custom_ca: no client has a certificate that the gRPC API could verify, so that it admits none")
 	}
 	if m, found := unreadable(r.facts.Config); found {
 		r.warn("model %q has the base_path %q: spec.image needs a file system for its scheme, without which the servers wait for it for ever",

@@ -272,7 +272,7 @@ func askedAt(t *testing.T, c *controllertest.Cluster, cr *v1alpha1.Tfserv, answe
 
 func TestSettingsOfTheServer(t *testing.T) {
 	c := controllertest.New(testNow)
-	c.Put(controllertest.Parse(t, "{apiVersion: v1, kind: Secret, metadata: {name: tls, namespace: ns}, data: {ssl.conf: YQ==}}"))
+	putTLS(t, c, "Opaque", map[string]string{"ssl.conf": sslConfigOf(certificate(t, "one"))})
 	cr := custom(t, inline+`  server:
     gpuMemoryPercent: 45
     restThreads: 8
@@ -301,7 +301,7 @@ func TestSettingsOfTheServer(t *testing.T) {
 		t.Errorf("warnings %q", p.Warnings)
 	}
 	before := deployed(t, p, "tfs").Spec.Template.Annotations
-	c.Get(key("Secret", "tls")).Object["data"] = map[string]any{"ssl.conf": "Yg=="}
+	putTLS(t, c, "Opaque", map[string]string{"ssl.conf": sslConfigOf(certificate(t, "another"))})
 	if _, p = gatherAndRender(t, c, cr); reflect.DeepEqual(deployed(t, p, "tfs").Spec.Template.Annotations, before) {
 		t.Error("another certificate does not replace the pods")
 	}

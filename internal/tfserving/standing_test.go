@@ -132,7 +132,7 @@ func TestFieldsThatMeanNothingAreWarnedOf(t *testing.T) {
 // TestAGatewayIsToldOfTheTLSBehindIt.
 func TestAGatewayIsToldOfTheTLSBehindIt(t *testing.T) {
 	c := controllertest.New(testNow)
-	c.Put(controllertest.Parse(t, "{apiVersion: v1, kind: Secret, metadata: {name: tls, namespace: ns}, data: {ssl.conf: YQ==}}"))
+	putTLS(t, c, "Opaque", map[string]string{"ssl.conf": sslConfigOf(certificate(t, "one"))})
 	_, p := gatherAndRender(t, c, custom(t, exposed+"  server: {tls: {secretName: tls}}\n"))
 	if len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "spec.grpcRoute leads to a port with TLS") {
 		t.Errorf("warnings %q", p.Warnings)

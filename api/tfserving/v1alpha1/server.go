@@ -97,7 +97,7 @@ type ServerSpec struct {
 // ServerTLSSpec is the TLS of the gRPC API.
 type ServerTLSSpec struct {
 	// secretName is a Secret of the namespace with a SSLConfig of TensorFlow Serving as text proto, whose server_key, server_cert and
-	// custom_ca hold the PEM itself.
+	// custom_ca hold the PEM itself; or, where no key is named, one of the type kubernetes.io/tls, of which the SSLConfig is made.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

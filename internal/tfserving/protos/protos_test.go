@@ -25,6 +25,10 @@ func TestDescriptorsAreThePublishedOnes(t *testing.T) {
 		{"BatchingParameters", "allowed_batch_sizes", 6},
 		{"MonitoringConfig", "prometheus_config", 1},
 		{"PrometheusConfig", "path", 2},
+		{"SSLConfig", "server_key", 1},
+		{"SSLConfig", "server_cert", 2},
+		{"SSLConfig", "custom_ca", 3},
+		{"SSLConfig", "client_verify", 4},
 	} {
 		f := Message(c.message).Fields().ByName(protoreflect.Name(c.field))
 		if f == nil || f.Number() != c.number {
