@@ -71,7 +71,9 @@ func (g *gathering) look(of types.NamespacedName, rollout string) controller.Job
 		if err != nil {
 			return nil
 		}
+		config.opened = rolls.openings(of)
 		failure, makesRoom := failureOf(pods, now(), config)
+		rolls.seen(ctx, of, config.opened.now)
 		return podsAnswer{failure: failure, full: !makesRoom}
 	}
 }
@@ -82,6 +84,8 @@ type toServe struct {
 	paths []string
 	// probed says what the readiness probe asks for, and what to look at where it fails.
 	probed string
+	// opened says since when servers are known to have opened their ports.
+	opened openings
 }
 
 // toServe is what pods are judged by.
@@ -107,6 +111,42 @@ type rolls struct {
 type looks struct {
 	rollout string
 	n       int
+	// opened is when a look first saw that a server had opened its ports, of those that have not been ready since.
+	opened map[string]time.Time
+}
+
+// openings are the servers that have opened their ports and have not been ready since their start, before a look and now. No status says when
+// they have opened them.
+type openings struct{ before, now map[string]time.Time }
+
+// since is when the first look saw it of a server.
+func (o openings) since(pod *corev1.Pod, started, now time.Time) time.Time {
+	server := fmt.Sprint(pod.UID, started.Unix())
+	at, known := o.before[server]
+	if !known {
+		at = now
+	}
+	o.now[server] = at
+	return at
+}
+
+// openings are those of a look that begins.
+func (r *rolls) openings(of types.NamespacedName) openings {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return openings{before: r.by[of].opened, now: map[string]time.Time{}}
+}
+
+// seen remembers what a look has seen, but for one that was cancelled, or whose rollout has ended.
+func (r *rolls) seen(ctx context.Context, of types.NamespacedName, opened map[string]time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, under := r.by[of]
+	if !under || errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	last.opened = opened
+	r.by[of] = last
 }
 
 // run counts a look, but for one that was cancelled, as when the custom resource has gone.
@@ -118,7 +158,7 @@ func (r *rolls) run(ctx context.Context, of types.NamespacedName, rollout string
 	}
 	last := r.by[of]
 	if last.rollout != rollout {
-		last = looks{rollout: rollout}
+		last = looks{rollout: rollout, opened: last.opened}
 	}
 	last.n++
 	if r.by == nil {
@@ -212,7 +252,7 @@ func failureOfPod(pod *corev1.Pod, now time.Time, config toServe) *PodFailure {
 	if f := loading(pod, now, config.paths, fails); f != nil {
 		return f
 	}
-	return unready(pod, now, config.probed, fails)
+	return unready(pod, now, config, fails)
 }
 
 // endOf says how a container ended.
@@ -246,16 +286,25 @@ func loading(pod *corev1.Pod, now time.Time, paths []string, fails func(reason, 
 }
 
 // unready says that a server has opened its ports and is not ready for a while: readiness is that of one model, and a server that has lost it, or
-// does not answer in time, gets no requests for any model.
-func unready(pod *corev1.Pod, now time.Time, probed string, fails func(reason, format string, args ...any) *PodFailure) *PodFailure {
-	runs := slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+// does not answer in time, gets no requests for any model. The time of its condition counts where it was ready since its start: before, the
+// condition is as old as the pod, which may have loaded for long.
+func unready(pod *corev1.Pod, now time.Time, config toServe, fails func(reason, format string, args ...any) *PodFailure) *PodFailure {
+	server := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.Name == mainContainer && c.State.Running != nil && ptr.Deref(c.Started, false) && !c.Ready
 	})
-	since := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	if !runs || since < 0 || now.Sub(pod.Status.Conditions[since].LastTransitionTime.Time) < unreadyAfter {
+	ready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	if server < 0 || ready < 0 {
 		return nil
 	}
-	return fails(reasonModelsUnavailable, "the server runs and is not ready; %s", said(probed))
+	started := pod.Status.ContainerStatuses[server].State.Running.StartedAt.Time
+	since := pod.Status.Conditions[ready].LastTransitionTime.Time
+	if !since.After(started) {
+		since = config.opened.since(pod, started, now)
+	}
+	if now.Sub(since) < unreadyAfter {
+		return nil
+	}
+	return fails(reasonModelsUnavailable, "the server runs and is not ready; %s", said(config.probed))
 }
 
 // said is a text of somebody else within bounds: its end, which says more than its begin.

@@ -78,7 +78,7 @@ func TestPodsTellWhyTheyAreNotReady(t *testing.T) {
 		"endless": {container("state: {terminated: {exitCode: 1, message: '" + strings.Repeat("x", 100000) + "the end'}}"), "CrashLoopBackOff", "the end"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _ := failureOf([]unstructured.Unstructured{podThat(t, "a", c.status)}, testNow, toServe{[]string{"gs://bucket/resnet"}, "probe of model m"})
+			got, _ := failureOf([]unstructured.Unstructured{podThat(t, "a", c.status)}, testNow, toServe{paths: []string{"gs://bucket/resnet"}, probed: "probe of model m"})
 			if c.reason == "" {
 				if got != nil {
 					t.Fatalf("%+v", got)
@@ -293,5 +293,39 @@ func TestAPodThatIsNotReadyAgainIsTold(t *testing.T) {
 		if got := meta.FindStatusCondition(cr.Status.Conditions, ConditionModelsAvailable).Message; !strings.HasPrefix(got, "No pod is ready") {
 			t.Errorf("the models: %s", got)
 		}
+	}
+}
+
+// TestALookBetweenThePortAndTheFirstProbe: a pod that has loaded for long is not ready for as long, and its first probe comes only when its ports
+// are open. It is told when a later look sees it so for a while.
+func TestALookBetweenThePortAndTheFirstProbe(t *testing.T) {
+	before := func(d time.Duration) string { return testNow.Add(-d).Format(time.RFC3339) }
+	loaded := func(started time.Duration) unstructured.Unstructured {
+		return podThat(t, "a", "{conditions: [{type: Ready, status: 'False', lastTransitionTime: '"+before(10*time.Minute)+"'}], "+
+			strings.TrimPrefix(container("started: true, state: {running: {startedAt: '"+before(started)+"'}}"), "{"))
+	}
+	c, cr, s := controllertest.New(testNow), custom(t, inline), testSystem()
+	_, p := gatherAndRender(t, c, cr)
+	rolledOut(t, c, cr, p, false)
+	look := func(at, started time.Duration) *PodFailure {
+		c.Time, c.Asked = testNow.Add(at), nil
+		if _, err := s.Gather(t.Context(), c, cr); err != nil {
+			t.Fatal(err)
+		}
+		return c.Asked[0].Job(t.Context(), pods{loaded(started)}).(podsAnswer).failure
+	}
+	for range 3 {
+		if got := look(0, 9*time.Minute); got != nil {
+			t.Errorf("told at the first look: %+v", got)
+		}
+	}
+	if got := look(29*time.Second, 9*time.Minute); got != nil {
+		t.Errorf("told before its probes could fail: %+v", got)
+	}
+	if got := look(30*time.Second, 9*time.Minute); got == nil || got.Reason != reasonModelsUnavailable {
+		t.Errorf("not told: %+v", got)
+	}
+	if got := look(31*time.Second, 8*time.Minute); got != nil {
+		t.Errorf("told of a server that has started again: %+v", got)
 	}
 }
