@@ -50,6 +50,8 @@ type Facts struct {
 	// Restart tells apart the restarts of servers that read their config again and would not read the corrected one; empty for none so far.
 	// NextRestart is the one that is due once that config is written; empty for none.
 	Restart, NextRestart string
+	// Left records the models that were taken out lately of the config that servers read again and again; empty for none.
+	Left string
 	// Held are the labels that stay where they are until their next version is available.
 	Held []modelconfig.HeldLabel
 	// Failure is what keeps pods from being ready; nil while nothing is known of it.

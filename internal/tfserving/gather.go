@@ -55,6 +55,8 @@ type gathering struct {
 	// stands for a text that somebody else has written, and which is about to be replaced.
 	liveText string
 	live     modelconfig.Config
+	// left are the models that were taken out of it lately.
+	left map[string]leftModel
 }
 
 // Gather does every read that rendering needs.
@@ -82,6 +84,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	g.canary()
 	g.ending()
 	g.holdLabels()
+	g.leaving()
 	g.restart()
 	g.failures()
 	g.autoscalers()

@@ -2,11 +2,16 @@ package tfserving
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
@@ -21,6 +26,7 @@ func (g *gathering) liveConfig(ctx context.Context) error {
 	if err != nil || live == nil {
 		return err
 	}
+	_ = json.Unmarshal([]byte(live.GetAnnotations()[leftAnnotation]), &g.left)
 	g.liveText, _, _ = unstructured.NestedString(live.Object, "data", configFile(g.cr))
 	if config, _, err := modelconfig.ParseNewer(g.liveText); err == nil {
 		g.live = config
@@ -40,6 +46,62 @@ func (g *gathering) holdLabels() {
 	if len(held) > 0 && !g.waits(held[0]) {
 		g.facts.Held, g.facts.Config, g.facts.ConfigText = held, config, config.String()
 	}
+}
+
+const (
+	// leftAnnotation records, on the ConfigMap that servers read again and again, the models that were taken out of it lately.
+	leftAnnotation = keeper.AnnotationPrefix + "left-models"
+	// maxLeft bounds them, and kubeletSync is the longest until a kubelet brings a ConfigMap to a pod that was changed: its sync period and the
+	// life of what it remembers, a minute each (syncFrequency and configMapAndSecretChangeDetectionStrategy of a KubeletConfiguration).
+	maxLeft, kubeletSync = 200, 2 * time.Minute
+)
+
+// leftModel is a model that was taken out: a digest of its base path, and when it was seen last, in seconds.
+type leftModel struct {
+	Path string `json:"path"`
+	At   int64  `json:"at"`
+}
+
+// nameOf and pathOf are what a model is remembered by, however long its name and path are.
+func nameOf(m modelconfig.Model) string { return hashOf(map[string]string{"name": m.Name})[:8] }
+func pathOf(m modelconfig.Model) string { return hashOf(map[string]string{"path": m.BasePath})[:8] }
+
+// leaving records what is taken out of the config that servers read, until one of that name is declared again. Without a change of the config
+// the record stays as it is, so that time alone causes no write.
+func (g *gathering) leaving() {
+	if !polls(g.cr, g.facts) || len(g.facts.Problems) > 0 {
+		return
+	}
+	left, declared := map[string]leftModel{}, map[string]bool{}
+	for _, m := range g.facts.Config.Models() {
+		declared[nameOf(m)] = true
+	}
+	add := func(name string, m leftModel) {
+		if !declared[name] && len(left) < maxLeft {
+			left[name] = m
+		}
+	}
+	if g.liveText != "" && g.liveText != g.facts.ConfigText {
+		for _, m := range g.live.Models() {
+			add(nameOf(m), leftModel{pathOf(m), g.read.Now().Unix()})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.left)) {
+		if _, again := left[name]; !again && (g.liveText == g.facts.ConfigText || g.mayServe(g.left[name])) {
+			add(name, g.left[name])
+		}
+	}
+	if len(left) > 0 {
+		text, _ := json.Marshal(left) //nolint:errchkjson // Texts and numbers.
+		g.facts.Left = string(text)
+	}
+}
+
+// mayServe says that a server may have a model still that was taken out: its kubelet may not have brought it the config without it, or it may not
+// have read that.
+func (g *gathering) mayServe(m leftModel) bool {
+	poll := time.Duration(ptr.Deref(g.cr.Spec.ConfigPollSeconds, defaultConfigPoll)) * time.Second
+	return g.read.Now().Sub(time.Unix(m.At, 0)) < kubeletSync+poll
 }
 
 // restart decides whether servers that read their config again are restarted for the one that is declared now. The pods are replaced once that
@@ -72,6 +134,9 @@ func (g *gathering) needsRestart() bool {
 	for _, m := range g.facts.Config.Models() {
 		paths[m.Name] = m.BasePath
 	}
+	if slices.ContainsFunc(g.facts.Config.Models(), g.cameBack) {
+		return true
+	}
 	return slices.ContainsFunc(g.live.Models(), func(m modelconfig.Model) bool {
 		path, declared := paths[m.Name]
 		if declared && path != m.BasePath {
@@ -84,6 +149,13 @@ func (g *gathering) needsRestart() bool {
 		same := declared && reflect.DeepEqual(policies[m.Name], before[m.Name])
 		return !same && (running.Ready == 0 || g.unknown(m.Name))
 	})
+}
+
+// cameBack says that a model was taken out lately and is declared with another base path: a server that has not read the config between would find
+// another path for versions that it has.
+func (g *gathering) cameBack(m modelconfig.Model) bool {
+	left, was := g.left[nameOf(m)]
+	return was && left.Path != pathOf(m) && g.mayServe(left)
 }
 
 // unknown says that, by what they answered last, a server knows no version of a model.

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
@@ -104,6 +106,60 @@ func TestServersThatWaitForAModelAreReplacedOnceItIsCorrected(t *testing.T) {
 						t.Errorf("warnings %q", p.Warnings)
 					}
 				}
+			}
+		})
+	}
+}
+
+// TestAModelThatComesBackFromAnotherPathReplacesServersThatMayHaveIt: a kubelet brings the config without it to a pod within two minutes, and the
+// server reads it after configPollSeconds. Until then it would find another path for versions that it has, and go on with the old ones.
+func TestAModelThatComesBackFromAnotherPathReplacesServersThatMayHaveIt(t *testing.T) {
+	model := func(path string) v1alpha1.Model { return v1alpha1.Model{Name: "m", BasePath: path} }
+	for name, c := range map[string]struct {
+		after    time.Duration
+		back     string
+		poll     int32
+		replaced bool
+	}{
+		"at once":                          {time.Second, "/models/m", 10, true},
+		"before the kubelet has to":        {129 * time.Second, "/models/m", 10, true},
+		"after it":                         {131 * time.Second, "/models/m", 10, false},
+		"before the server reads":          {time.Hour, "/models/m", 3600, true},
+		"from where it was":                {time.Second, "/old/m", 10, false},
+		"after another change of the rest": {time.Minute, "/models/m", 10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, cr := controllertest.New(testNow), custom(t, polling)
+			cr.Spec.ConfigPollSeconds = ptr.To(c.poll)
+			first := cr.Spec.Models[0]
+			pass := func(models ...v1alpha1.Model) plan.Plan {
+				t.Helper()
+				cr.Spec.Models = append([]v1alpha1.Model{first}, models...)
+				var p plan.Plan
+				for range 2 {
+					_, p = gatherAndRender(t, cluster, cr)
+					cluster.Written(p, ownerOf(cr))
+					rolledOut(t, cluster, cr, p, true)
+				}
+				return p
+			}
+			before := deployed(t, pass(model("/old/m")), "tfs").Spec.Template
+			pass()
+			cluster.Time = testNow.Add(c.after / 2)
+			if strings.HasPrefix(name, "after another") {
+				pass(v1alpha1.Model{Name: "n", BasePath: "/models/n"})
+			}
+			if p := pass(); !reflect.DeepEqual(deployed(t, p, "tfs").Spec.Template, before) {
+				t.Error("a model that is taken out replaces the servers")
+			}
+			cluster.Time = testNow.Add(c.after)
+			p := pass(model(c.back))
+			if replaced := !reflect.DeepEqual(deployed(t, p, "tfs").Spec.Template, before); replaced != c.replaced {
+				t.Errorf("replaced %t", replaced)
+			}
+			after := deployed(t, p, "tfs").Spec.Template
+			if again := deployed(t, pass(model(c.back), v1alpha1.Model{Name: "n", BasePath: "/models/n"}), "tfs").Spec.Template; !reflect.DeepEqual(again, after) {
+				t.Error("the servers are replaced again")
 			}
 		})
 	}

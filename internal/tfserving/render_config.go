@@ -48,7 +48,11 @@ func (r *renderer) configuration() {
 	if polls(r.cr, r.facts) {
 		c.podHash = hashOf(parameters)
 		c.file = liveName(r.cr)
-		r.add(plan.Typed(gvkConfigMap, &corev1.ConfigMap{ObjectMeta: r.meta(c.file), Data: map[string]string{file: r.facts.ConfigText}}))
+		meta := r.meta(c.file)
+		if r.facts.Left != "" {
+			meta.Annotations = map[string]string{leftAnnotation: r.facts.Left}
+		}
+		r.add(plan.Typed(gvkConfigMap, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{file: r.facts.ConfigText}}))
 		r.immutable(parameters)
 		return
 	}
