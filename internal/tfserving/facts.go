@@ -45,6 +45,8 @@ type Facts struct {
 	KEDA bool
 	// Autoscaler and ScaledObject say that there is a HorizontalPodAutoscaler of ours, and a ScaledObject.
 	Autoscaler, ScaledObject bool
+	// UnscaledAt is when it is to be told that the HorizontalPodAutoscaler does not scale; zero where it does, or that is told.
+	UnscaledAt time.Time
 	// Answer is what the model servers said last; nil while nobody was asked or nobody has answered yet.
 	Answer *Answer
 	// Restart tells apart the restarts of servers that read their config again and would not read the corrected one; empty for none so far.

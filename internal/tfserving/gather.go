@@ -292,6 +292,11 @@ func (g *gathering) ports() {
 // track has none.
 func (g *gathering) autoscalers() {
 	g.facts.KEDA = g.read.Serves(gvkScaledObject)
-	g.facts.Autoscaler = g.there(gvkAutoscaler, g.cr.Name) != nil
+	if autoscaler := g.there(gvkAutoscaler, g.cr.Name); autoscaler != nil {
+		g.facts.Autoscaler = true
+		if due := scalingFails(autoscaler.Stripped()).Add(unscaledAfter); due.After(g.read.Now()) {
+			g.facts.UnscaledAt = due
+		}
+	}
 	g.facts.ScaledObject = g.there(gvkScaledObject, g.cr.Name) != nil
 }

@@ -3,6 +3,7 @@ package tfserving
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -158,4 +159,43 @@ func list(t *testing.T, text string) (out []any) {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestAnAutoscalerWithoutMetricsIsTold once pods that start would have some. Nothing else wakes anybody then: it writes nothing while it goes on to fail.
+func TestAnAutoscalerWithoutMetricsIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		condition string
+		after     time.Duration
+		starting  bool
+		want      string
+		wakes     bool
+	}{
+		"no metrics server":   {"ScalingActive, status: 'False', reason: FailedGetResourceMetric", 2 * time.Minute, false, "FailedGetResourceMetric", false},
+		"an unknown metric":   {"ScalingActive, status: 'False', reason: FailedGetPodsMetric", time.Hour, false, "FailedGetPodsMetric", false},
+		"no target":           {"AbleToScale, status: 'False', reason: FailedGetScale", 2 * time.Minute, false, "FailedGetScale", false},
+		"not for long":        {"ScalingActive, status: 'False', reason: FailedGetResourceMetric", 119 * time.Second, false, "", true},
+		"no server is ready":  {"ScalingActive, status: 'False', reason: FailedGetResourceMetric", time.Hour, true, "", false},
+		"it scales":           {"ScalingActive, status: 'True', reason: ValidMetricFound", time.Hour, false, "", false},
+		"replicas are 0":      {"ScalingActive, status: 'False', reason: ScalingDisabled", time.Hour, false, "", false},
+		"it says nothing yet": {"ScalingLimited, status: 'False', reason: DesiredWithinRange", time.Hour, false, "", false},
+	} {
+		c, cr := controllertest.New(testNow), custom(t, inline+"  autoscaling: {maxReplicas: 3}\n")
+		_, p := gatherAndRender(t, c, cr)
+		u := find(p, "HorizontalPodAutoscaler").Desired.DeepCopy()
+		u.Object["status"] = map[string]any{"conditions": list(t, "[{type: "+test.condition+", lastTransitionTime: '"+testNow.Format(time.RFC3339)+"'}]")}
+		c.Own(u, ownerOf(cr))
+		d := controllertest.MustFind(t, p, "Deployment", cr.Name)
+		d.Object["spec"].(map[string]any)["replicas"] = int64(1)
+		rolledOut(t, c, cr, p, !test.starting)
+		c.Time = testNow.Add(test.after)
+		facts, p := gatherAndRender(t, c, cr)
+		projected(c, cr, facts, p, !test.starting)
+		got := strings.Join(cr.Status.Warnings, "\n")
+		if want := "the HorizontalPodAutoscaler does not scale: " + test.want + ";"; strings.Contains(got, "does not scale") != (test.want != "") || test.want != "" && !strings.Contains(got, want) {
+			t.Errorf("%s: warnings %s", name, got)
+		}
+		if due := testNow.Add(2 * time.Minute); p.WakeAt.Equal(due) != test.wakes || !p.WakeAt.IsZero() != test.wakes {
+			t.Errorf("%s: wakes at %s", name, p.WakeAt)
+		}
+	}
 }

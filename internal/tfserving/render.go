@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -64,6 +65,13 @@ func inputsOf(facts Facts) string {
 }
 
 func (r *renderer) add(o plan.Object) { r.objects = append(r.objects, o) }
+
+// wake has the plan made again at a time, or before.
+func (r *renderer) wake(at time.Time) {
+	if r.plan.WakeAt.IsZero() || at.Before(r.plan.WakeAt) {
+		r.plan.WakeAt = at
+	}
+}
 
 func (r *renderer) problem(class plan.Class, reason, field, value, message, remedy string) {
 	r.plan.Problems = append(r.plan.Problems, plan.Problem{

@@ -42,7 +42,7 @@ func (r *renderer) ending() {
 	if r.facts.Ending.IsZero() {
 		return
 	}
-	r.plan.WakeAt = r.facts.Ending
+	r.wake(r.facts.Ending)
 	track := canaryNamed(r.cr)
 	for _, e := range r.cr.Status.Inventory.Entries {
 		k := plan.Key{GroupKind: schema.GroupKind{Group: e.Group, Kind: e.Kind}, Namespace: e.Namespace, Name: e.Name}

@@ -38,6 +38,9 @@ func (r *renderer) autoscaler() {
 	o := render()
 	o.IgnoreHealth = true
 	r.add(o)
+	if !r.facts.UnscaledAt.IsZero() {
+		r.wake(r.facts.UnscaledAt)
+	}
 	if paused(r.cr) {
 		r.warn("spec.replicas is 0, which pauses spec.autoscaling: set it to 1 or more to serve again")
 	}

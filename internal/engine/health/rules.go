@@ -72,7 +72,7 @@ func builtinRules() map[schema.GroupKind]rule {
 		{Group: "extensions", Kind: "Ingress"}:            {},
 		{Group: "networking.k8s.io", Kind: "ServiceCIDR"}: {health: serviceCIDR},
 
-		{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: {health: autoscaler},
+		{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: {health: autoscaler, fields: []string{"status.conditions.*.lastTransitionTime"}},
 		{Group: "policy", Kind: "PodDisruptionBudget"}:          {health: budget, observes: true},
 
 		// The phase Terminating of a Namespace follows its deletion timestamp.
