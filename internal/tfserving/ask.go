@@ -180,8 +180,9 @@ func (g *gathering) question(deployment string, models []wanted) controller.Job 
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
 	client, remembered, longest := g.settings.HTTP, g.hosts, controller.RetryPassing
 	ready := int(ptr.Deref(g.facts.Running, Running{}).Ready)
-	if seconds := g.cr.Spec.ModelStatusSeconds; seconds != nil {
-		longest = min(longest, time.Duration(*seconds)*time.Second)
+	if every := g.askEvery(); every > 0 {
+		// What is not settled is asked for no more seldom than what is.
+		longest = min(longest, every)
 	}
 	return func(ctx context.Context, live controller.Live) any {
 		addresses, known := remembered.get(of, deployment)

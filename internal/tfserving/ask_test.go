@@ -249,6 +249,21 @@ func TestHowOftenServersAreAsked(t *testing.T) {
 	if got := failing.Retry(); got != 15*time.Second {
 		t.Errorf("while a model is missing the pauses grow to %s", got)
 	}
+	// Servers find new versions by themselves wherever they read models from.
+	read := strings.Replace(inline, "gs://", "s3://", 1) + "  s3: {imageReadsS3: true}\n  image: mine\n"
+	for _, spec := range []string{inline, read} {
+		if got := every(custom(t, spec)); got != DefaultModelsEvery {
+			t.Errorf("every %s of %s", got, spec)
+		}
+	}
+	often := &system{settings: Settings{ModelsEvery: 20 * time.Second}.complete()}
+	c.Asked = nil
+	if _, err := often.Gather(t.Context(), c, custom(t, inline)); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Asked[0].Job(t.Context(), pods{}).(*Answer).Retry(); c.Asked[0].Every != 20*time.Second || got != 20*time.Second {
+		t.Errorf("with --tfserving-models-every=20s every %s, and while a model is missing every %s", c.Asked[0].Every, got)
+	}
 	downloaded := strings.Replace(inline, "gs://", "s3://", 1) + "  s3: {downloader: {image: dl}}\n"
 	if got := every(custom(t, downloaded)); got != controller.Once {
 		t.Errorf("models that cannot change are asked for every %s", got)
