@@ -36,6 +36,8 @@ const (
 	noVersion    = "the server knows of no version yet"
 	// unknownVersion is said of a version that a policy lists, of which TensorFlow Serving only logs that it is not there.
 	unknownVersion = "the server does not know the version: is its folder below the base path?"
+	// notEverywhere is said of a version that some servers have available, and others have not found.
+	notEverywhere = "not every server has found the version: each looks by itself, after spec.server.versionPollSeconds"
 )
 
 // wanted is a model that the servers are asked for, with the versions that its policy lists, those that have a label or are a canary's,
@@ -184,6 +186,8 @@ func (g *gathering) question(deployment string, models []wanted) controller.Job 
 		// What is not settled is asked for no more seldom than what is.
 		longest = min(longest, every)
 	}
+	// Pods of two configs have different versions, and so may those that have downloaded theirs at different times.
+	alike := ptr.Deref(g.facts.Running, Running{}).Current && g.askEvery() != controller.Once
 	return func(ctx context.Context, live controller.Live) any {
 		addresses, known := remembered.get(of, deployment)
 		if !known {
@@ -194,7 +198,11 @@ func (g *gathering) question(deployment string, models []wanted) controller.Job 
 			remembered.put(ctx, of, found{deployment, addresses})
 		}
 		n := min(len(addresses), maxServers, max(1, maxQuestions/len(models)))
-		out := sum(models, queryHosts(ctx, client, addresses[:n], port, models))
+		said := queryHosts(ctx, client, addresses[:n], port, models)
+		out := sum(models, said)
+		if alike {
+			out.elsewhere(models, said)
+		}
 		rest := addresses[n:]
 		if len(rest) > 0 {
 			// Not all pods are listed where there are many.
@@ -278,6 +286,23 @@ func sum(models []wanted, said [][]serverAnswer) *Answer {
 	out.Settled = out.Answered == out.Servers && out.Available == len(models) && !slices.ContainsFunc(out.Models, underway)
 	out.Models = trimmed(out.Models)
 	return out
+}
+
+// elsewhere takes back that a version is available which servers of the same config have not found, of those that know the model: they are asked
+// again soon.
+func (a *Answer) elsewhere(models []wanted, said [][]serverAnswer) {
+	for j, model := range models {
+		name := controller.Cut(model.name, maxModelName)
+		for i := range a.Models {
+			m := &a.Models[i]
+			lacks := func(server []serverAnswer) bool {
+				return len(server[j].versions) > 0 && !slices.ContainsFunc(server[j].versions, func(v version) bool { return v.number == m.Version })
+			}
+			if m.Name == name && m.State == stateAvailable && slices.ContainsFunc(said, lacks) {
+				m.State, m.Error, a.Settled = stateUnknown, notEverywhere, false
+			}
+		}
+	}
 }
 
 // trimmed are as many versions as the status has. Those that ended without an error go first, of which TensorFlow Serving tells for ever.

@@ -208,6 +208,43 @@ func TestTheSamePodsAreListedOnce(t *testing.T) {
 	lists(3, "for a custom resource that was made anew")
 }
 
+// TestAVersionThatNotEveryServerHasFoundIsNotAvailable: each looks for versions by itself, as at a bucket that one of them cannot list any more.
+func TestAVersionThatNotEveryServerHasFoundIsNotAvailable(t *testing.T) {
+	silent := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
+	for name, c := range map[string]struct {
+		first, second http.HandlerFunc
+		rolling       bool
+		want          []string
+		settled       bool
+	}{
+		"one has not looked yet":       {says("6 END", "7 AVAILABLE"), says("6 AVAILABLE"), false, []string{"6 END", "7 UNKNOWN"}, false},
+		"both have it":                 {says("6 END", "7 AVAILABLE"), says("7 AVAILABLE"), false, []string{"6 END", "7 AVAILABLE"}, true},
+		"one is loading it":            {says("7 AVAILABLE"), says("6 AVAILABLE", "7 LOADING"), false, []string{"6 UNKNOWN", "7 LOADING"}, false},
+		"pods are replaced":            {says("7 AVAILABLE"), says("6 AVAILABLE"), true, []string{"6 AVAILABLE", "7 AVAILABLE"}, true},
+		"one does not know the model":  {says("7 AVAILABLE"), silent, false, []string{" UNKNOWN", "7 AVAILABLE"}, false},
+		"one does not answer":          {says("7 AVAILABLE"), nil, false, []string{"7 AVAILABLE"}, false},
+		"one tells of a version ended": {says("5 END", "7 AVAILABLE"), says("7 AVAILABLE"), false, []string{"5 END", "7 AVAILABLE"}, true},
+	} {
+		s := &system{settings: Settings{HTTP: fleet(map[string]http.HandlerFunc{"10.0.0.1": c.first, "10.0.0.2": c.second})}.complete()}
+		cluster, cr := controllertest.New(testNow), custom(t, inline+"  replicas: 2\n")
+		_, p := gatherAndRender(t, cluster, cr)
+		rolledOut(t, cluster, cr, p, !c.rolling)
+		cluster.Asked = nil
+		if _, err := s.Gather(t.Context(), cluster, cr); err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(cluster.Asked, func(a controllertest.Asked) bool { return strings.HasPrefix(a.Name, "models") })
+		got := cluster.Asked[at].Job(t.Context(), pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false)}).(*Answer)
+		var told []string
+		for _, m := range got.Models {
+			told = append(told, m.Version+" "+m.State)
+		}
+		if !slices.Equal(told, c.want) || got.Settled != c.settled || (got.Retry() == 0) != c.settled {
+			t.Errorf("%s: %q, settled %t", name, told, got.Settled)
+		}
+	}
+}
+
 // TestAVersionThatNoServerKnowsIsTold: TensorFlow Serving only logs that a listed version is not there.
 func TestAVersionThatNoServerKnowsIsTold(t *testing.T) {
 	g := &gathering{
