@@ -26,6 +26,7 @@ func TestParse(t *testing.T) {
 	config := func(key, cert []byte, more string) string {
 		return fmt.Sprintf("server_key: %q\nserver_cert: %q\n%s", key, cert, more)
 	}
+	clients := fmt.Sprintf("custom_ca: %q client_verify: true", own.CertPEM)
 	good := config(own.KeyPEM, own.CertPEM, "")
 	for name, c := range map[string]struct {
 		text, says string
@@ -33,7 +34,7 @@ func TestParse(t *testing.T) {
 		want       sslconfig.Config
 	}{
 		"plain":             {text: good},
-		"with clients":      {text: config(own.KeyPEM, own.CertPEM, fmt.Sprintf("custom_ca: %q client_verify: true", own.CertPEM)), want: sslconfig.Config{Verifies: true, Authority: true}},
+		"with clients":      {text: config(own.KeyPEM, own.CertPEM, clients), want: sslconfig.Config{Verifies: true, Authority: true}},
 		"admits nobody":     {text: good + "client_verify: true", want: sslconfig.Config{Verifies: true}},
 		"raw PEM":           {text: fmt.Sprintf("server_key: \"%s\"", own.KeyPEM), says: "(line 1:13): it is no text proto"},
 		"no proto":          {text: string(own.KeyPEM), says: "it is no text proto"},
