@@ -39,7 +39,7 @@ func New(total, each int64) *Limit {
 }
 
 // Acquire waits for n, or for all that a namespace may have where that is less. It returns false, without anything, when the context
-// ends before.
+// ends before. The time of a context of WithTimeout stands still while it waits.
 func (l *Limit) Acquire(ctx context.Context, namespace string, n int64) bool {
 	w := &waiter{namespace: namespace, n: min(n, l.each), granted: make(chan struct{})}
 	l.mu.Lock()
@@ -51,6 +51,14 @@ func (l *Limit) Acquire(ctx context.Context, namespace string, n int64) bool {
 	l.waiting = append(l.waiting, w)
 	l.grant()
 	l.mu.Unlock()
+	select {
+	case <-w.granted:
+		return true
+	default:
+	}
+	time := timedOf(ctx)
+	time.pause()
+	defer time.resume()
 	select {
 	case <-w.granted:
 		return true

@@ -58,7 +58,7 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 func (s *Store) fetch(ctx context.Context, r Request, u URI, key string, again bool) (*Artifact, error) {
 	// Two requests for one archive with two digests are not the same: one of them fails.
 	result := s.flights.DoChan(key+" "+u.Digest, func() (any, error) {
-		return s.fly(limit.NamespaceOf(ctx), &flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed, verify: r.verify})
+		return s.fly(ctx, &flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed, verify: r.verify})
 	})
 	select {
 	case <-ctx.Done():
@@ -161,8 +161,9 @@ func pinned(u URI, m meta) bool {
 	return u.Kind == KindOCI && u.Ref == m.Digest
 }
 
-// fly does one fetch. It runs on the store's context: the caller that began it may go while others wait.
-func (s *Store) fly(namespace string, f *flight) (m meta, err error) {
+// fly does one fetch. It runs on the store's context: the caller that began it may go while others wait. What it waits for its turn counts
+// neither against its own time nor against that of this caller.
+func (s *Store) fly(caller context.Context, f *flight) (m meta, err error) {
 	if err := s.begin(); err != nil {
 		return meta{}, err
 	}
@@ -174,9 +175,9 @@ func (s *Store) fly(namespace string, f *flight) (m meta, err error) {
 			err = invalid("what the server sent cannot be read")
 		}
 	}()
-	ctx, cancel := context.WithTimeout(s.ctx, s.options.Limits.Total)
+	ctx, cancel := limit.WithTimeout(limit.Like(s.ctx, caller), s.options.Limits.Total, nil)
 	defer cancel()
-	ctx, room := s.withSpace(limit.WithNamespace(ctx, namespace))
+	ctx, room := s.withSpace(ctx)
 	defer room.end()
 	if f.work, err = os.MkdirTemp(s.options.Dir, temporary); err != nil {
 		return meta{}, diskError(err)
@@ -327,7 +328,7 @@ func (s *Store) Unpack(ctx context.Context, name string, data []byte) (*Artifact
 		return nil, err
 	}
 	defer s.running.Done()
-	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Total)
+	ctx, cancel := limit.WithTimeout(ctx, s.options.Limits.Total, nil)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	ctx, room := s.withSpace(ctx)

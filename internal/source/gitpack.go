@@ -129,12 +129,22 @@ func (p *pack) delta(ctx context.Context, scanner *packfile.Scanner, header *pac
 	if !ok {
 		return invalid("the pack has a delta before what it changes")
 	}
+	size, err := p.apply(ctx, scanner, header, base)
+	if err != nil {
+		return err
+	}
+	// Here it holds no memory: others that have their turn on the disk may wait for that.
+	return spaceOf(ctx).take(ctx, size)
+}
+
+// apply reads a delta, as soon as there is memory for it, and returns the size of what it gives.
+func (p *pack) apply(ctx context.Context, scanner *packfile.Scanner, header *packfile.ObjectHeader, base packed) (size int64, err error) {
 	// All three of them are in memory at once. A small delta of a small object makes a large one seldom, and waits for its memory then.
 	large := max(header.Length, base.size) > freeMemory
 	if large {
 		release, err := spaceOf(ctx).hold(ctx, header.Length+base.size+p.limits.File)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		defer release()
 	}
@@ -144,40 +154,40 @@ func (p *pack) delta(ctx context.Context, scanner *packfile.Scanner, header *pac
 		err = invalid("the pack has a delta of another size than it says")
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if size, ok := targetSize(delta.Bytes()); ok && !large && p.fits(size) == nil {
 		release, err := spaceOf(ctx).hold(ctx, size)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		defer release()
 	}
-	return p.resolve(ctx, header.Offset, base, delta.Bytes())
+	return p.resolve(header.Offset, base, delta.Bytes())
 }
 
-// resolve applies a delta to its base.
-func (p *pack) resolve(ctx context.Context, offset int64, base packed, delta []byte) error {
+// resolve applies a delta to its base, and returns the size of what that gives.
+func (p *pack) resolve(offset int64, base packed, delta []byte) (size int64, err error) {
 	size, ok := targetSize(delta)
 	if !ok {
-		return invalid("the pack has a damaged delta")
+		return 0, invalid("the pack has a damaged delta")
 	}
 	if err := p.fits(size); err != nil {
-		return err
+		return 0, err
 	}
 	from, err := p.content(base)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	content, err := packfile.PatchDelta(from, delta)
 	if err != nil || int64(len(content)) != size {
-		return invalid("the pack has a damaged delta")
+		return 0, invalid("the pack has a damaged delta")
 	}
 	if _, err := p.file.WriteAt(content, p.end); err != nil {
-		return err
+		return 0, err
 	}
 	p.add(offset, base.kind, size, plumbing.ComputeHash(base.kind, content))
-	return spaceOf(ctx).take(ctx, size)
+	return size, nil
 }
 
 func (p *pack) add(offset int64, kind plumbing.ObjectType, size int64, hash plumbing.Hash) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mlkeeper.dev/internal/limit"
@@ -156,4 +157,46 @@ func TestTwoProcessesShareAFolder(t *testing.T) {
 	if _, err := os.Stat(second.options.Dir); !os.IsNotExist(err) {
 		t.Errorf("a folder of its own is left: %v", err)
 	}
+}
+
+// TestWaitingForSpaceCountsAgainstNoTimeout has fetches wait for their turn on the disk for longer than they, and who asks for them, may take.
+// What has no turn is not given up: it would begin anew, and lose its place.
+func TestWaitingForSpaceCountsAgainstNoTimeout(t *testing.T) {
+	large := bytes.Repeat([]byte("0123456789abcdef"), (freeDisk+4<<20)/16)
+	server := serve(t, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) })
+	s := open(t, func(o *Options) { o.Limits.Total = 5 * time.Second })
+	if !s.disk.Acquire(t.Context(), "other", s.options.Bytes) {
+		t.Fatal("nothing is free")
+	}
+	waits, end := make(chan bool), make(chan error)
+	ctx, cancel := limit.WithTimeout(limit.WithNamespace(t.Context(), "ns"), s.options.Limits.Total, func() { close(waits) })
+	defer cancel()
+	go func() {
+		_, err := s.Fetch(ctx, Request{URI: server.URL + "/large"})
+		end <- err
+	}()
+	select {
+	case err := <-end:
+		t.Fatalf("it ended before its turn: %v", err)
+	case <-waits: // It has waited for as long as it may take.
+	}
+	s.disk.Release("other", s.options.Bytes)
+	// It is no archive, so that it is read to its end and refused.
+	wantError(t, <-end, Terminal, ReasonArchiveInvalid)
+}
+
+// TestWhatIsInlineWaitsForSpace has an archive of a ConfigMap wait in the same way.
+func TestWhatIsInlineWaitsForSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nil)
+		s.disk.Acquire(t.Context(), "other", s.options.Bytes)
+		time.AfterFunc(time.Hour, func() { s.disk.Release("other", s.options.Bytes) })
+		ctx, cancel := limit.WithTimeout(limit.WithNamespace(t.Context(), "ns"), time.Minute, nil)
+		defer cancel()
+		_, err := s.Unpack(ctx, "large", bytes.Repeat([]byte("0123456789abcdef"), (freeDisk+4<<20)/16))
+		wantError(t, err, Terminal, ReasonArchiveInvalid)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

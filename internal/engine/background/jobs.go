@@ -24,7 +24,8 @@ const (
 	// resources of one namespace.
 	maxJobs        = 32
 	maxOfNamespace = maxJobs / 4
-	// timeout bounds one run of a job, which may be a download.
+	// timeout bounds one run of a job, which may be a download, without what it waits for a slot or for what namespaces share. That has no bound
+	// of its own: who is told of it keeps his turn, and one that was given up would lose it.
 	timeout = 3 * time.Minute
 	// firstPause is how long after a failure a job runs again; the pauses grow to what its result says.
 	firstPause = 5 * time.Second
@@ -38,7 +39,7 @@ type Options[Owner comparable] struct {
 	Clock clock.PassiveClock
 	// Namespace returns the namespace that the jobs of an owner count for.
 	Namespace func(Owner) string
-	// Done is called after each run of a job, with its owner.
+	// Done is called after each run of a job, with its owner, and once a run has waited for as long as it may work.
 	Done func(Owner)
 	// Rendering is called when a job begins that runs once: such jobs render, which makes much garbage.
 	Rendering func()
@@ -67,6 +68,8 @@ type state struct {
 	// retry is when a job that failed runs again; zero for one that succeeded.
 	retry    backoff.Retry
 	panicked bool
+	// waits says that the run under way has waited for long.
+	waits bool
 }
 
 // State is what a reconciliation learns of a job.
@@ -75,8 +78,9 @@ type State struct {
 	Result any
 	// Due is when the job runs again; zero for never, and while it runs, since Done is called at its end.
 	Due time.Time
-	// Running says that the job runs or waits for a slot, Panicked that the last run was ended by a panic.
-	Running, Panicked bool
+	// Running says that the job runs or waits for a slot, Waits that it has waited for longer than it may work, for that or for what namespaces
+	// share, and Panicked that the last run was ended by a panic.
+	Running, Waits, Panicked bool
 }
 
 // New returns Jobs that run until Stop.
@@ -109,7 +113,7 @@ func (j *Jobs[Owner]) Get(owner Owner, name string, every time.Duration, job Job
 		one.cancel = cancel
 		go j.run(ctx, owner, one, job, every == controller.Once)
 	}
-	out := State{Result: one.result, Running: one.cancel != nil, Panicked: one.panicked}
+	out := State{Result: one.result, Running: one.cancel != nil, Waits: one.waits, Panicked: one.panicked}
 	if !out.Running {
 		out.Due = due
 	}
@@ -130,7 +134,9 @@ func (s *state) due(every time.Duration) time.Time {
 // run waits for a slot and runs a job. A job that was dropped meanwhile does not run, and its result is not kept.
 func (j *Jobs[Owner]) run(ctx context.Context, owner Owner, one *state, job Job, once bool) {
 	namespace := j.Namespace(owner)
-	if !j.slots.Acquire(ctx, namespace, 1) {
+	limited, cancel := limit.WithTimeout(log.IntoContext(ctx, j.Log.WithValues("owner", owner)), timeout, func() { j.noteWait(ctx, owner, one) })
+	defer cancel()
+	if !j.slots.Acquire(limited, namespace, 1) {
 		return
 	}
 	defer j.slots.Release(namespace, 1)
@@ -140,14 +146,14 @@ func (j *Jobs[Owner]) run(ctx context.Context, owner Owner, one *state, job Job,
 	if once {
 		j.Rendering()
 	}
-	result, panicked := j.recovered(ctx, owner, job)
+	result, panicked := recovered(limited, job)
 	j.mu.Lock()
 	if ctx.Err() != nil {
 		j.mu.Unlock()
 		return
 	}
 	one.cancel()
-	one.cancel, one.ended, one.panicked = nil, j.Clock.Now(), panicked
+	one.cancel, one.ended, one.panicked, one.waits = nil, j.Clock.Now(), panicked, false
 	if !panicked {
 		one.result = result
 	}
@@ -160,11 +166,21 @@ func (j *Jobs[Owner]) run(ctx context.Context, owner Owner, one *state, job Job,
 	j.Done(owner)
 }
 
+// noteWait has the owner learn that a run waits.
+func (j *Jobs[Owner]) noteWait(ctx context.Context, owner Owner, one *state) {
+	j.mu.Lock()
+	if ctx.Err() != nil {
+		j.mu.Unlock()
+		return
+	}
+	one.waits = true
+	j.mu.Unlock()
+	j.Done(owner)
+}
+
 // recovered runs a job. A panic ends this run and nothing else.
-func (j *Jobs[Owner]) recovered(ctx context.Context, owner Owner, job Job) (result any, panicked bool) {
-	limited, cancel := context.WithTimeout(log.IntoContext(ctx, j.Log.WithValues("owner", owner)), timeout)
-	defer cancel()
-	err := parallel.Recovered(limited, func(ctx context.Context) error {
+func recovered(ctx context.Context, job Job) (result any, panicked bool) {
+	err := parallel.Recovered(ctx, func(ctx context.Context) error {
 		result = job(ctx)
 		return nil
 	})
