@@ -54,7 +54,7 @@ func (s *sources) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&l.Entries, "source-max-entries", 100_000, "how many files and folders an archive may have")
 	flags.Int64Var(&l.Ratio, "source-max-ratio", 100, "how many times larger than an archive what it unpacks to may be; below 16 MiB it does not count")
 	flags.IntVar(&l.Redirects, "source-max-redirects", 5, "how many redirects are followed; none if negative")
-	flags.DurationVar(&l.Total, "source-timeout", 2*time.Minute, "how long one fetch may take, unpacking included")
+	flags.DurationVar(&l.Total, "source-timeout", 2*time.Minute, "how long one fetch may take, unpacking included, without what it waits for its turn")
 	flags.StringArrayVar(&s.maps, "source-map", nil,
 		"FROM=TO: fetch what begins with FROM from TO instead, such as a mirror; repeatable")
 	flags.StringSliceVar(&s.allow, "source-allow-cidr", nil,

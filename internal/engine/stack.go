@@ -500,11 +500,30 @@ var jobPanicked = plan.Problem{
 	Remedy: "report it as a bug; it is tried again with growing pauses",
 }
 
+// What follows the message of a problem that passes by itself, in place of its remedy, where a background job has waited for long.
+const (
+	waitsLong  = "; it has waited for its turn for minutes, since others fetch and render, too"
+	sharesMore = "wait: its turn comes, and nothing of it is lost. It comes sooner where an administrator raises --work-memory, or --source-bytes"
+)
+
+// tellWait has the user learn why what passes by itself takes long.
+func (p *reconciliation[C, F]) tellWait() {
+	if !p.reader.Waits() {
+		return
+	}
+	for i := range p.problems {
+		if problem := &p.problems[i]; problem.Brief {
+			problem.Message, problem.Remedy = problem.Message+waitsLong, sharesMore
+		}
+	}
+}
+
 // prepare renders the plan, and adopts the custom resource if adopts says so. done says that the reconcile ends.
 func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F], adopts bool) (done bool, err error) {
 	if err := s.render(ctx, p); err != nil {
 		return true, err
 	}
+	p.tellWait()
 	if adopts {
 		return s.adopt(ctx, p)
 	}

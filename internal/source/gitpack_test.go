@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -123,4 +124,40 @@ func TestPrivateRepositoriesAreNotShared(t *testing.T) {
 	request.Auth = Auth{CA: caOf(web)}
 	_, err := fetch(t, s, request)
 	wantError(t, err, Terminal, ReasonUnauthorized)
+}
+
+// TestWhoWaitsForTheDiskHoldsNoMemory has a large delta, while another fetch has its turn on the disk. If that
+// waited for the memory of this one, neither would end.
+func TestWhoWaitsForTheDiskHoldsNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := limit.New(64<<20, 64<<20)
+		s := open(t, func(o *Options) { o.Memory = memory })
+		p, err := newPack(filepath.Join(t.TempDir(), "objects"), s.options.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		ctx, room := s.withSpace(limit.WithNamespace(t.Context(), "ns"))
+		s.disk.Acquire(t.Context(), "other", s.options.Bytes)
+		// The base fills what needs no turn on the disk, and the delta copies ten bytes of it.
+		base := make([]byte, freeDisk)
+		hash := plumbing.ComputeHash(plumbing.BlobObject, base)
+		delta := append(numbers(freeDisk, 10), 0x90, 10)
+		end := make(chan error, 1)
+		go func() { end <- p.read(ctx, bytes.NewReader(packOf(entryOf(3, base), entryOf(7, delta, hash[:]...)))) }()
+		synctest.Wait()
+		if !memory.TryAcquire("other", 64<<20) {
+			t.Errorf("it holds memory while it waits: %d ends", len(end))
+		} else {
+			memory.Release("other", 64<<20)
+		}
+		s.disk.Release("other", s.options.Bytes)
+		if err := <-end; err != nil || !room.granted {
+			t.Errorf("%v; it had its turn: %t", err, room.granted)
+		}
+		room.end()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

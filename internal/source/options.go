@@ -69,7 +69,7 @@ type Limits struct {
 	Ratio int64
 	// Redirects bounds the redirects that are followed; 5 by default, none if negative.
 	Redirects int
-	// Total is how long one fetch may take, unpacking included; two minutes by default.
+	// Total is how long one fetch may take, unpacking included, without what it waits for its turn; two minutes by default.
 	Total time.Duration
 	// Dial is how long connecting may take, and the TLS handshake again; ten seconds by default.
 	Dial time.Duration

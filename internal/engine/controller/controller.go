@@ -172,7 +172,8 @@ type Reader interface {
 	// reconcile. It returns the last result, nil while there is none; the end of a run enqueues the custom resource. The job runs
 	// again when its last result is older than every, never with Once. After a failure, which is a nil result or a Retryable one
 	// that says so, it runs again with backoff from five seconds to five minutes, or to what the result says. A job ends when a
-	// reconcile does not name it. In the steady state a job runs Once, or seldom and without a read of the cluster.
+	// reconcile does not name it. It has three minutes, without what it waits for its turn; where it has no result and has waited for as long, the
+	// message of a plan.Problem that is Brief says so. In the steady state a job runs Once, or seldom and without a read of the cluster.
 	Background(name string, every time.Duration, job Job) any
 	// Digest returns a digest of the data of Secrets, for annotations that restart pods when it changes (invariant 16). Its key is that of
 	// the installation, so that who reads the annotation cannot try passwords against it. Equal data of two custom resources has two

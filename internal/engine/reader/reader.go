@@ -105,8 +105,9 @@ type Reader struct {
 	// jobs are the names of the background jobs, due is when the first of them runs again.
 	jobs []string
 	due  time.Time
-	// unanswered says that a job runs and has no result yet, panicked that the last run of one panicked.
-	unanswered, panicked bool
+	// unanswered says that a job runs and has no result yet, waits that such a job has waited for long, panicked that the last run of one
+	// panicked.
+	unanswered, waits, panicked bool
 }
 
 var _ controller.Reader = (*Reader)(nil)
@@ -294,6 +295,7 @@ func (r *Reader) Background(name string, every time.Duration, job controller.Job
 	state := r.shared.Jobs.Get(r.referrer, name, every, func(ctx context.Context) any { return job(ctx, r.shared.Live) })
 	r.jobs = append(r.jobs, name)
 	r.unanswered = r.unanswered || state.Running && state.Result == nil
+	r.waits = r.waits || state.Waits && state.Result == nil
 	r.panicked = r.panicked || state.Panicked
 	if !state.Due.IsZero() && (r.due.IsZero() || state.Due.Before(r.due)) {
 		r.due = state.Due
@@ -317,6 +319,9 @@ func (r *Reader) Opening() string { return r.opening }
 
 // Unanswered says that a background job runs and has no result yet.
 func (r *Reader) Unanswered() bool { return r.unanswered }
+
+// Waits says that a background job without a result has waited for its turn for as long as it may work.
+func (r *Reader) Waits() bool { return r.waits }
 
 // Panicked says that the last run of a background job panicked.
 func (r *Reader) Panicked() bool { return r.panicked }

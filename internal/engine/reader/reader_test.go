@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,6 +28,7 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/watch"
+	"mlkeeper.dev/internal/limit"
 )
 
 var (
@@ -376,4 +378,42 @@ func TestLiveReadsAsTheUser(t *testing.T) {
 	if _, err := live.List(t.Context(), stack.GVK, "ns", "", 1); err == nil {
 		t.Error("a kind that is not served is listed")
 	}
+}
+
+// TestAJobThatWaitsForItsTurnIsNoted has one without a result, and one whose last result is used meanwhile.
+func TestAJobThatWaitsForItsTurnIsNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		readers, _ := newReaders(&fakeCluster{})
+		defer readers.Jobs.Stop()
+		shared := limit.New(1, 1)
+		job := func(ctx context.Context, _ controller.Live) any {
+			if !shared.Acquire(ctx, "ns", 1) {
+				return nil
+			}
+			shared.Release("ns", 1)
+			return "result"
+		}
+		waits := func(every, rest time.Duration) bool {
+			r := readers.reader()
+			r.Background("render", every, job)
+			r.Done(nil)
+			time.Sleep(rest)
+			return r.Waits()
+		}
+		shared.Acquire(t.Context(), "other", 1)
+		if waits(controller.Once, time.Hour) {
+			t.Error("it waits before it began")
+		}
+		if !waits(controller.Once, time.Hour) {
+			t.Error("nobody is told that it waits")
+		}
+		shared.Release("other", 1)
+		synctest.Wait()
+		shared.Acquire(t.Context(), "other", 1)
+		readers.Clock.(*testclock.FakeClock).Step(time.Hour)
+		waits(time.Minute, time.Hour)
+		if waits(time.Minute, 0) {
+			t.Error("what has a result is said to wait")
+		}
+	})
 }
