@@ -191,7 +191,7 @@ func TestWhatIsInlineWaitsForSpace(t *testing.T) {
 		s := open(t, nil)
 		s.disk.Acquire(t.Context(), "other", s.options.Bytes)
 		time.AfterFunc(time.Hour, func() { s.disk.Release("other", s.options.Bytes) })
-		ctx, cancel := limit.WithTimeout(limit.WithNamespace(t.Context(), "ns"), time.Minute, nil)
+		ctx, cancel := limit.WithTimeout(limit.WithNamespace(t.Context(), "ns"), 30*time.Minute, nil)
 		defer cancel()
 		_, err := s.Unpack(ctx, "large", bytes.Repeat([]byte("0123456789abcdef"), (freeDisk+4<<20)/16))
 		wantError(t, err, Terminal, ReasonArchiveInvalid)
