@@ -93,8 +93,8 @@ var engineAdvice = map[string]advice{
 			"does not exist.",
 	},
 	"RepairBackOff": {
-		meaning: "Another client changes one of its objects, its status, or what pods are rendered from, back each time after MLKeeper has written " +
-			"it, so MLKeeper writes it with backoff.",
+		meaning: "Another client changes one of its objects or its status back each time after MLKeeper has written it, or changes what pods are " +
+			"rendered from again and again, so MLKeeper writes it with backoff.",
 		remedy: "Look in the managedFields of the object and in the audit log for the client that changes it, and have only one of the two declare it. " +
 			"A change of the custom resource is applied at once.",
 	},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -166,12 +167,33 @@ func TestInvariant18AnInventoryThatSomebodyDeletesIsMadeAgainLessAndLessOften(t 
 // as the Deployment that is rendered from it has followed the other. Other content is written at once.
 func TestInvariant18PodsOfWhatTwoClientsFightOverAreReplacedLessAndLessOften(t *testing.T) {
 	b := open(t, options{})
+	r := b.rewritten(func(writes int) string { return strconv.Itoa((writes + 1) % 2) })
+	r.isBounded(t, repairs+1) // The first write is not remembered, so that its content is new once more.
+	r.stop()
+	b.patch(secretGVK, b.ns, "s", `{"stringData":{"a":"another"}}`)
+	b.ready("b")
+}
+
+// TestInvariant18PodsOfASecretThatIsNewEachTimeAreReplacedLessAndLessOften: a client such as an issuer of certificates that is in a loop puts other
+// content into a Secret as soon as the Deployment that is rendered from it has followed. What the user asks for is written at once.
+func TestInvariant18PodsOfASecretThatIsNewEachTimeAreReplacedLessAndLessOften(t *testing.T) {
+	b := open(t, options{})
+	r := b.rewritten(func(writes int) string { return "new " + strconv.Itoa(writes) })
+	r.isBounded(t, repairs)
+	r.stop()
+	b.patch(bundleGVK, b.ns, "b", `{"metadata":{"annotations":{"`+keeper.ReconcileAtAnnotation+`":"now"}}}`)
+	b.ready("b")
+}
+
+// rewritten has a Deployment m that a custom resource b renders from a Secret s, into which a rival puts what content says as soon as the
+// Deployment has followed.
+func (b *bench) rewritten(content func(writes int) string) *rival {
 	secret := &unstructured.Unstructured{Object: map[string]any{"stringData": map[string]any{"a": "1"}}}
 	secret.SetGroupVersionKind(secretGVK)
 	secret.SetNamespace(b.ns)
 	secret.SetName("s")
 	if err := b.c.Client.Create(b.Context(), secret); err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	spec := one(deployment(b.ns, "m", false))
 	spec.Secret = "s"
@@ -187,12 +209,9 @@ func TestInvariant18PodsOfWhatTwoClientsFightOverAreReplacedLessAndLessOften(t *
 		return true
 	}, func(*unstructured.Unstructured) error {
 		writes++
-		b.patch(secretGVK, b.ns, "s", fmt.Sprintf(`{"stringData":{"a":"%d"}}`, (writes+1)%2))
+		b.patch(secretGVK, b.ns, "s", fmt.Sprintf(`{"stringData":{"a":"%s"}}`, content(writes)))
 		return nil
 	})
 	b.condition("b", "Ready", "False", "RepairBackOff")
-	r.isBounded(t, repairs+1) // The first write is not remembered, so that its content is new once more.
-	r.stop()
-	b.patch(secretGVK, b.ns, "s", `{"stringData":{"a":"another"}}`)
-	b.ready("b")
+	return r
 }

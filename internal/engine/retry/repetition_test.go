@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -229,5 +230,57 @@ func TestInvariant18WhatIsTakenBackIsWrittenLessAndLessOften(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInvariant18PodsOfContentThatIsNewEachTimeAreReplacedLessAndLessOften: another client, such as one that issues a certificate in a loop, puts
+// content into what pods are rendered from that was never there before. How many pods there are to be is followed at once all the same, since that
+// replaces none.
+func TestInvariant18PodsOfContentThatIsNewEachTimeAreReplacedLessAndLessOften(t *testing.T) {
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		begin, s, writes := time.Unix(1e9, 0), State{}, 0
+		of := plan.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: kind}, Namespace: "ns", Name: "x"}
+		now, last := begin, ""
+		reconcile := func(user, secret string, replicas int64) bool {
+			request := Request{User: user}
+			object := plan.Stamped{Digest: fmt.Sprint(secret, replicas)}
+			object.Desired = &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+				"replicas": replicas, "template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"digest": secret}}},
+			}}}
+			actions := []decide.Action{{Verb: decide.Apply, Reason: decide.ReasonChanged, Key: of, KnownUID: "u", UID: "u", Object: object}}
+			problems, due := s.Hold(actions, func(plan.Key) Request { return request }, now)
+			if actions[0].Verb == decide.Apply {
+				s.Record(act.Result{Action: actions[0], Wrote: true}, request, now)
+				last = secret
+				return true
+			}
+			if len(problems) != 1 || problems[0].Reason != ReasonRepairBackOff || !due.After(now) {
+				t.Fatalf("it waits until %s for %+v", due, problems)
+			}
+			return false
+		}
+		for ; now.Before(begin.Add(time.Hour)); now = now.Add(time.Second) {
+			if reconcile("1", now.String(), 1) {
+				writes++
+			}
+		}
+		if most := backoff.TakenBack.Free + 10 + 12; writes <= backoff.TakenBack.Free || writes > most {
+			t.Errorf("%s: it was written %d times within an hour, not %d at most", kind, writes, most)
+		}
+		for replicas := range int64(100) {
+			if !reconcile("1", last, 2+replicas) {
+				t.Fatalf("%s: the replicas wait", kind)
+			}
+		}
+		if reconcile("1", "new", 1) {
+			t.Errorf("%s: the replicas have ended the pause", kind)
+		}
+		if !reconcile("2", "new", 1) {
+			t.Errorf("%s: what the user asks for waits", kind)
+		}
+		now = now.Add(time.Hour)
+		if !reconcile("2", "once more", 1) || !s.repetitions[of].unproven().IsZero() {
+			t.Errorf("%s: an hour later it waits: %+v", kind, s.repetitions[of])
+		}
 	}
 }
