@@ -210,6 +210,8 @@ type Certs struct {
 	RenewAt time.Time
 	// StandsAt is when a certificate that was made again is used; zero if all are used.
 	StandsAt time.Time
+	// WrittenAt is when the last of the certificates was written that others make.
+	WrittenAt time.Time
 	// ExpiresAt is when the first of the certificates expires that others renew; zero where that cannot be read.
 	ExpiresAt time.Time
 	// Foreign are the Secrets of others under the names of those that cert-manager or service-ca would make.

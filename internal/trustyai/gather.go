@@ -84,6 +84,9 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if facts.Certs, err = s.gatherCerts(ctx, read, cr, facts.Serves); err != nil {
 		return Facts{}, err
 	}
+	if err = s.awaitStanding(ctx, read, cr, &facts); err != nil {
+		return Facts{}, err
+	}
 	if facts.GatewayCA, err = gatherGatewayCA(ctx, read, cr, facts.Certs); err != nil {
 		return Facts{}, err
 	}

@@ -45,7 +45,7 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	if out.Source == CertsUser {
 		out.Missing = proxy == nil
 		if proxy != nil {
-			out.MissingKeys, out.Digest = missingKeys(data), read.Digest(mountedCertificate(data))
+			out.MissingKeys, out.Digest, out.WrittenAt = missingKeys(data), read.Digest(mountedCertificate(data)), writtenAt(proxy)
 		}
 		return out, nil
 	}
@@ -61,6 +61,7 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	out.ExpiresAt = earliest(out.ExpiresAt, expiry(controller.SecretData(internal)))
 	if proxy != nil && internal != nil {
 		out.Digest = read.Digest(mountedCertificate(data), mountedCertificate(controller.SecretData(internal)))
+		out.WrittenAt = writtenAt(proxy, internal)
 	}
 	if !s.settings.DryRun {
 		// Service-ca and the issuer of cert-manager may take their time, and pods that were started before would be restarted for

@@ -144,7 +144,7 @@ type Evicting interface {
 type Reader interface {
 	// Referenced returns an object of somebody else that the custom resource refers to by name. The engine watches
 	// its metadata under that name only and reads it live only when it changed (invariant 13). It returns nil without error
-	// when the object is absent; the custom resource is woken when it appears.
+	// when the object is absent; the custom resource is woken when it appears. Only a Secret has its managedFields.
 	Referenced(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
 	// ReferencedAs is Referenced with the rights of a user, for what the author of the custom resource may have read for him: a
 	// UserRefused says where the user may not read it. An empty user has the operator's rights.

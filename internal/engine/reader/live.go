@@ -83,6 +83,8 @@ func (l Live) Get(
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", gvk.Kind, name, err)
 	}
-	live.SetManagedFields(nil)
+	if gvk.Group != "" || gvk.Kind != "Secret" {
+		live.SetManagedFields(nil) // Those of a Secret tell when its data was written.
+	}
 	return live, nil
 }
