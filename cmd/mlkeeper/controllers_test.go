@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -33,5 +34,19 @@ func TestEveryControllerNamesItsDefinition(t *testing.T) {
 		if names, found := definitions[name]; !found || names.Kind != r.GVK().Kind || names.Plural != r.Resource() {
 			t.Errorf("the controller %s names the definition %s: found %t, with %+v", r.Name(), name, found, names)
 		}
+	}
+}
+
+// TestOnlyTrustyAIServicesAreHandedBack: docs/cli.md says that `mlkeeper hand-back` prepares TrustyAIServices, and the pages of the other
+// kinds describe no way back to an original operator.
+func TestOnlyTrustyAIServicesAreHandedBack(t *testing.T) {
+	var got []string
+	for _, r := range controllers(settings{}) {
+		if r.Previous().TakesBack {
+			got = append(got, r.GVK().Kind)
+		}
+	}
+	if diff := cmp.Diff([]string{"TrustyAIService"}, got); diff != "" {
+		t.Errorf("handed back are (-want +got):\n%s", diff)
 	}
 }

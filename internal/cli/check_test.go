@@ -227,7 +227,7 @@ func managerOf(available int64, controllers ...string) *unstructured.Unstructure
 		args = append(args, "--controllers="+name)
 	}
 	u := object(deployGVK, "mlkeeper-system", "mlkeeper-controller-manager", map[string]any{
-		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+		"spec": map[string]any{"replicas": available, "template": map[string]any{"spec": map[string]any{
 			"serviceAccountName": "mlkeeper-controller-manager", "containers": []any{map[string]any{"args": args}},
 		}}},
 		"status": map[string]any{"availableReplicas": available},

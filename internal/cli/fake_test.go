@@ -57,7 +57,7 @@ func (fakeController) Children() []schema.GroupVersionKind {
 func (fakeController) RendersAnswers() bool { return false }
 func (fakeController) DefaultName() string  { return "" }
 func (fakeController) Previous() controller.Previous {
-	return controller.Previous{Finalizers: []string{"previous.example.com/finalizer"}, Managers: []string{"manager"}}
+	return controller.Previous{Finalizers: []string{"previous.example.com/finalizer"}, Managers: []string{"manager"}, TakesBack: true}
 }
 func (r fakeController) Wires() []wiring.Wire     { return r.wires }
 func (r fakeController) Rules() []controller.Rule { return r.rules }

@@ -34,7 +34,8 @@ func NewHandBackCommand(env Environment) *cobra.Command {
 		Short: "Prepare the objects of MLKeeper for the original operator, after the manager was stopped",
 		Long: `Prepare the TrustyAIServices of all namespaces, and the objects below them, for the original operator: the custom resources own their
 objects again instead of Inventories, the Inventories are deleted, MLKeeper's labels and annotations go, and bindings to a role of
-MLKeeper's are deleted, which the original operator creates anew. No pod restarts, and claims stay.
+MLKeeper's are deleted, which the original operator creates anew. No pod restarts, and claims stay. Custom resources of other kinds, and
+what belongs to them, are not written.
 
 The manager must not run, since it would adopt everything again. The definition, with the webhook that converts its versions, comes
 with the original operator's manifest: apply that afterwards. Do not run make undeploy or make uninstall before, which delete the definitions
@@ -82,8 +83,7 @@ func runHandBack(cmd *cobra.Command, c *cluster, controllers []controller.Any, d
 	h.say = func(text string) error { return printLines(cmd.OutOrStdout(), Clean(prefix+text)) }
 	var failed error
 	for _, r := range controllers {
-		// An operator whose field managers are known made the custom resource the owner of what it wrote.
-		if len(r.Previous().Managers) > 0 {
+		if r.Previous().TakesBack {
 			failed = errors.Join(failed, h.kind(ctx, r))
 		}
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -47,7 +50,7 @@ func handedBack(t *testing.T, others ...*unstructured.Unstructured) (*cluster, *
 	}})
 	inventory.SetUID("of-i")
 	inventory.SetLabels(map[string]string{keeper.StackLabel: stack.Hash()})
-	return fakeCluster(t, append(statusKinds, claimGVK), append([]*unstructured.Unstructured{cr, workload, claim, binding, another, inventory}, others...)...)
+	return fakeCluster(t, append(slices.Clone(statusKinds), claimGVK, podKind, kfDefKind), append([]*unstructured.Unstructured{cr, workload, claim, binding, another, inventory}, others...)...)
 }
 
 // read is an object of a fake cluster, or nil.
@@ -96,6 +99,55 @@ func TestHandBack(t *testing.T) {
 	}
 	if u := read(t, c, configGVK, "default", "c"); len(u.GetOwnerReferences()) > 0 {
 		t.Errorf("an object of another was written: %v", u)
+	}
+}
+
+// kfDefController is of a kind whose original operator is gone, although it is known under which names that wrote.
+type kfDefController struct{ fakeController }
+
+var kfDefKind = kubeflowv1.GroupVersion.WithKind("KfDef")
+
+func (kfDefController) Name() string                 { return "kubeflow" }
+func (kfDefController) GVK() schema.GroupVersionKind { return kfDefKind }
+func (kfDefController) Resource() string             { return "kfdefs" }
+func (kfDefController) Previous() controller.Previous {
+	return controller.Previous{Finalizers: []string{"kfdef-finalizer.kfdef.apps.kubeflow.org"}, Managers: []string{"kfctl"}}
+}
+
+// TestHandBackLeavesOtherKinds has a KfDef with an Inventory beside the TrustyAIService: nothing of the KfDef's is written.
+func TestHandBackLeavesOtherKinds(t *testing.T) {
+	kfDef := object(kfDefKind, "default", "kubeflow", nil)
+	kfDef.SetUID("of-kfdef")
+	stack := stackOf(kfDefController{}, kfDef)
+	child := object(configGVK, "default", "of-kubeflow", nil)
+	child.SetLabels(map[string]string{keeper.ControllerLabel: "kubeflow", keeper.StackLabel: stack.Hash()})
+	child.SetAnnotations(map[string]string{keeper.OwnerAnnotation: stack.ID()})
+	inventory := object(inventoryKind, "", "k", map[string]any{"spec": map[string]any{
+		"owner":   map[string]any{"group": kfDefKind.Group, "kind": kfDefKind.Kind, "namespace": "default", "name": "kubeflow", "uid": "of-kfdef"},
+		"entries": []any{map[string]any{"version": "v1", "kind": "ConfigMap", "namespace": "default", "name": "of-kubeflow"}},
+	}})
+	inventory.SetUID("of-k")
+	inventory.SetLabels(map[string]string{keeper.StackLabel: stack.Hash()})
+	c, dyn := handedBack(t, kfDef, child, inventory)
+	env := environment(fakeController{}, c)
+	env.Controllers = func() []controller.Any { return []controller.Any{fakeController{}, kfDefController{}} }
+	stdout, _, err := run(t, NewHandBackCommand(env), "")
+	if err != nil || !strings.Contains(stdout, "Inventory i: deleted") {
+		t.Fatalf("%v\n%s", err, stdout)
+	}
+	for _, a := range dyn.Actions() {
+		name := ""
+		switch a := a.(type) {
+		case clienttesting.UpdateActionImpl:
+			name = a.GetObject().(*unstructured.Unstructured).GetName()
+		case clienttesting.DeleteActionImpl:
+			name = a.GetName()
+		case clienttesting.PatchActionImpl:
+			name = a.GetName()
+		}
+		if slices.Contains([]string{"kubeflow", "of-kubeflow", "k"}, name) {
+			t.Errorf("%s of %s %s", a.GetVerb(), a.GetResource().Resource, name)
+		}
 	}
 }
 

@@ -45,8 +45,9 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 		WakeSiblings: true,
 		Wires:        WiresIn(clusterDomain),
 		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.
-		StripFinalizers:  []string{upstreamFinalizer},
-		PreviousManagers: []string{"manager", "trustyai-service-operator"},
+		StripFinalizers:   []string{upstreamFinalizer},
+		PreviousManagers:  []string{"manager", "trustyai-service-operator"},
+		PreviousTakesBack: true,
 		Rules: []controller.Rule{
 			{
 				Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"},

@@ -39,9 +39,12 @@ type Any interface {
 	Render(ctx context.Context, read func(client.Object) Reader, u *unstructured.Unstructured) (plan.Plan, error)
 }
 
-// Previous is what is known of the operator that had the custom resources of a kind before: StripFinalizers and PreviousManagers of
-// the definition.
-type Previous struct{ Finalizers, Managers []string }
+// Previous is what is known of the operator that had the custom resources of a kind before: StripFinalizers, PreviousManagers and
+// PreviousTakesBack of the definition.
+type Previous struct {
+	Finalizers, Managers []string
+	TakesBack            bool
+}
 
 // Has says that an object has a finalizer of the previous operator, so that MLKeeper has not adopted it yet.
 func (p Previous) Has(cr client.Object) bool {
@@ -66,7 +69,7 @@ func (e erased[C, F]) Wires() []wiring.Wire                { return e.def.Wires 
 func (e erased[C, F]) RendersAnswers() bool                { return e.def.RendersAnswers }
 func (e erased[C, F]) DefaultName() string                 { return e.def.DefaultName }
 func (e erased[C, F]) Previous() Previous {
-	return Previous{Finalizers: e.def.StripFinalizers, Managers: e.def.PreviousManagers}
+	return Previous{Finalizers: e.def.StripFinalizers, Managers: e.def.PreviousManagers, TakesBack: e.def.PreviousTakesBack}
 }
 
 // Rules implements Any. Whoever takes finalizers of a previous operator off needs a right for that.

@@ -77,6 +77,9 @@ type Definition[C client.Object] struct {
 	// does not goes when such an object is adopted (invariant 8). Other programs may have the same names, so a name counts only together
 	// with another mark of that operator (fieldownership.PreviousManagers).
 	PreviousManagers []string
+	// PreviousTakesBack says that the previous operator can take its custom resources over again, for which `mlkeeper hand-back` prepares
+	// them. That its field managers are known does not say so.
+	PreviousTakesBack bool
 	// Rules are the RBAC rules that the controller needs on top of those for its children, as "group/resource: verbs".
 	Rules []Rule
 }
