@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,6 +97,46 @@ func (c *checker) managerState(u *unstructured.Unstructured) managerState {
 func runs(deployment *unstructured.Unstructured) bool {
 	available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
 	return available > 0
+}
+
+// noManager is an error while a Deployment of MLKeeper has pods, or is about to have some: a manager writes before it is available, and until
+// its process has ended.
+func (c *cluster) noManager(ctx context.Context) error {
+	deployments, err := c.managerDeployments(ctx)
+	if err != nil {
+		return err
+	}
+	for _, u := range deployments {
+		name := u.GetNamespace() + "/" + u.GetName()
+		// The default of the API server is one.
+		if declared, found, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); !found || declared != 0 {
+			return fmt.Errorf("the manager %s runs, and would adopt everything again: kubectl -n %s scale deployment %s --replicas=0",
+				name, u.GetNamespace(), u.GetName())
+		}
+		left, _, _ := unstructured.NestedInt64(u.Object, "status", "replicas")
+		observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+		if left != 0 || observed != u.GetGeneration() {
+			return fmt.Errorf("the manager %s is stopping: repeat the command once kubectl -n %s get deployment %s shows no replica",
+				name, u.GetNamespace(), u.GetName())
+		}
+	}
+	mapping, err := c.lookup(podKind)
+	if err != nil || mapping == nil {
+		return err
+	}
+	pods, err := c.list(ctx, mapping, "", metav1.ListOptions{LabelSelector: managerSelector})
+	if err != nil {
+		return fmt.Errorf("find the pods of MLKeeper: %w", err)
+	}
+	for _, pod := range pods {
+		// The containers of a pod of these phases have ended, and the Deployment does not delete one that was evicted.
+		phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+		if phase != string(corev1.PodSucceeded) && phase != string(corev1.PodFailed) {
+			return fmt.Errorf("the pod %s/%s of a manager is there, which would adopt everything again: repeat the command once it is gone",
+				pod.GetNamespace(), pod.GetName())
+		}
+	}
+	return nil
 }
 
 // managerRights checks that the ServiceAccount of a manager has the rights that this release needs.

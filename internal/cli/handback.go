@@ -65,15 +65,8 @@ type handBack struct {
 
 func runHandBack(cmd *cobra.Command, c *cluster, controllers []controller.Any, dry bool) error {
 	ctx := cmd.Context()
-	deployments, err := c.managerDeployments(ctx)
-	if err != nil {
+	if err := c.noManager(ctx); err != nil {
 		return err
-	}
-	for _, u := range deployments {
-		if runs(u) {
-			return fmt.Errorf("the manager %s/%s runs, and would adopt everything again: kubectl -n %s scale deployment %s --replicas=0",
-				u.GetNamespace(), u.GetName(), u.GetNamespace(), u.GetName())
-		}
 	}
 	h := &handBack{cluster: c, api: c.dynamic}
 	prefix := ""

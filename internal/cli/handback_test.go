@@ -182,6 +182,60 @@ func TestHandBackWritesNothing(t *testing.T) {
 	}
 }
 
+// TestHandBackWaitsForTheManagerToStop: a manager that starts, or that has not ended yet, adopts everything again as one that is available.
+func TestHandBackWaitsForTheManagerToStop(t *testing.T) {
+	scaled := func(declared any, left int64) *unstructured.Unstructured {
+		u := managerOf(0, "trustyai")
+		u.SetGeneration(2)
+		u.Object["status"] = map[string]any{"observedGeneration": int64(2), "replicas": left}
+		unstructured.RemoveNestedField(u.Object, "spec", "replicas")
+		if declared != nil {
+			u.Object["spec"].(map[string]any)["replicas"] = declared
+		}
+		return u
+	}
+	unseen := scaled(int64(0), 0)
+	unseen.SetGeneration(3)
+	pod := func(phase string) *unstructured.Unstructured {
+		u := object(podKind, "mlkeeper-system", "mlkeeper-controller-manager-1", map[string]any{"status": map[string]any{"phase": phase}})
+		u.SetLabels(map[string]string{"app.kubernetes.io/name": "mlkeeper", "control-plane": "controller-manager"})
+		return u
+	}
+	for name, row := range map[string]struct {
+		objects []*unstructured.Unstructured
+		want    string
+	}{
+		"it starts":                        {[]*unstructured.Unstructured{scaled(int64(1), 1)}, "--replicas=0"},
+		"it has no pod yet":                {[]*unstructured.Unstructured{scaled(int64(1), 0)}, "--replicas=0"},
+		"the default is one":               {[]*unstructured.Unstructured{scaled(nil, 0)}, "--replicas=0"},
+		"the pods are not counted yet":     {[]*unstructured.Unstructured{unseen}, "is stopping"},
+		"a pod is counted":                 {[]*unstructured.Unstructured{scaled(int64(0), 1)}, "is stopping"},
+		"a pod runs":                       {[]*unstructured.Unstructured{scaled(int64(0), 0), pod("Running")}, "mlkeeper-system/mlkeeper-controller-manager-1"},
+		"a pod without a Deployment":       {[]*unstructured.Unstructured{pod("Pending")}, "mlkeeper-system/mlkeeper-controller-manager-1"},
+		"an evicted pod has ended":         {[]*unstructured.Unstructured{scaled(int64(0), 0), pod("Failed")}, ""},
+		"it is scaled to zero, and stands": {[]*unstructured.Unstructured{scaled(int64(0), 0)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, dyn := handedBack(t, row.objects...)
+			_, _, err := run(t, NewHandBackCommand(environment(fakeController{}, c)), "")
+			if row.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%v does not say %q", err, row.want)
+			}
+			for _, a := range dyn.Actions() {
+				if a.GetVerb() != "get" && a.GetVerb() != "list" {
+					t.Errorf("%s of %s", a.GetVerb(), a.GetResource().Resource)
+				}
+			}
+		})
+	}
+}
+
 // TestHandBackKeepsTheInventoryOfWhatCouldNotBeWritten: with the Inventory, Kubernetes would delete what still refers to it.
 func TestHandBackKeepsTheInventoryOfWhatCouldNotBeWritten(t *testing.T) {
 	c, dyn := handedBack(t)
