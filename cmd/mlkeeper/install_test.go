@@ -78,3 +78,37 @@ func TestInstallPrintsWhatIsChosen(t *testing.T) {
 		}
 	}
 }
+
+// TestInstallRefusesWhatMakeDeployRefuses: hack/overlay.sh, the chart and the manager refuse the same.
+func TestInstallRefusesWhatMakeDeployRefuses(t *testing.T) {
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--controllers", ""}, "--controllers names none: the manager would not start"},
+		{[]string{"--controllers=", "--components", "network-policy"}, "--controllers names none"},
+		{[]string{"--controllers", "trustyai,"}, `--controllers ""`},
+		{[]string{"--controllers", "kserve"}, `--controllers "kserve"`},
+		{[]string{"--controllers", "tfserving", "--components", "trusted"}, "--components trusted: it is for KfDefs and SeldonOperators, whose controllers are off"},
+		{[]string{"--components", "kubeflow"}, `--components "kubeflow"`},
+		{[]string{"--image", ""}, `--image ""`},
+		{[]string{"--namespace", ""}, `--namespace ""`},
+	} {
+		stdout, _, err := execute(t, append([]string{"install", "--export", "--image", "a:b"}, row.args...)...)
+		if err == nil || !strings.Contains(err.Error(), row.want) || stdout != "" {
+			t.Errorf("%v: %v does not say %q", row.args, err, row.want)
+		}
+	}
+	for _, row := range [][2][]string{
+		{{"--controllers", "kubeflow,kubeflow"}, {"--controllers", "kubeflow"}},
+		{{"--controllers", "seldon", "--components", "trusted,trusted"}, {"--controllers", "seldon", "--components", "trusted"}},
+	} {
+		twice, _, err := execute(t, append([]string{"install", "--export", "--image", "a:b"}, row[0]...)...)
+		if err != nil {
+			t.Errorf("%v: %v", row[0], err)
+		}
+		if once, _, err := execute(t, append([]string{"install", "--export", "--image", "a:b"}, row[1]...)...); err != nil || once != twice {
+			t.Errorf("%v prints something else than %v: %v", row[0], row[1], err)
+		}
+	}
+}

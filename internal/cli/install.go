@@ -23,8 +23,12 @@ type installFlags struct {
 	controllers, components []string
 }
 
-// componentOfParticipant needs a file of the user's, which this command does not take.
-const componentOfParticipant = "participant"
+const (
+	// componentOfParticipant needs a file of the user's, which this command does not take.
+	componentOfParticipant = "participant"
+	// componentOfTrust makes the operator cluster-admin.
+	componentOfTrust = "trusted"
+)
 
 // NewInstallCommand returns `mlkeeper install`.
 func NewInstallCommand(env Environment) *cobra.Command {
@@ -94,6 +98,18 @@ func (f installFlags) check(manifests fs.FS) error {
 			}
 		}
 	}
+	return f.checkTogether()
+}
+
+// checkTogether refuses what hack/overlay.sh, the chart and the manager refuse of names that there are.
+func (f installFlags) checkTogether() error {
+	switch {
+	case len(f.controllers) == 0:
+		return errors.New("--controllers names none: the manager would not start; name one, such as trustyai")
+	case slices.Contains(f.components, componentOfTrust) && !slices.Contains(f.controllers, "kubeflow") && !slices.Contains(f.controllers, "seldon"):
+		return fmt.Errorf("--components %s: it is for KfDefs and SeldonOperators, whose controllers are off: name kubeflow or seldon in --controllers",
+			componentOfTrust)
+	}
 	return nil
 }
 
@@ -122,7 +138,10 @@ func (f installFlags) manifests(manifests fs.FS) ([]byte, error) {
 	}
 	kustomization.Patches[0].Target.Kind = "Deployment"
 	for _, name := range slices.Concat(f.controllers, f.components) {
-		kustomization.Components = append(kustomization.Components, "../components/"+name)
+		// kustomize refuses a component that is named twice, which make deploy takes once.
+		if path := "../components/" + name; !slices.Contains(kustomization.Components, path) {
+			kustomization.Components = append(kustomization.Components, path)
+		}
 	}
 	data, err := yaml.Marshal(kustomization)
 	if err != nil {
