@@ -9,10 +9,11 @@ import (
 
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
+	managerlease "sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"mlkeeper.dev/internal/engine/shard"
@@ -29,6 +30,20 @@ func newShards(f managerFlags) (*shard.Shards, error) {
 		return nil, fmt.Errorf("--shards=%d: managers share the shards by leases: add --leader-elect", f.shards)
 	}
 	return nil, nil
+}
+
+// checkLeases refuses durations with which managers would lose their leases, as client-go does (leaderelection.go, NewLeaderElector).
+func checkLeases(f managerFlags) error {
+	switch {
+	case !f.leaderElect:
+		return nil
+	case f.leaseDuration <= f.renewDeadline:
+		return fmt.Errorf("--leader-elect-lease-duration %s: use more than --leader-elect-renew-deadline, which is %s", f.leaseDuration, f.renewDeadline)
+	case f.renewDeadline <= time.Duration(leaderelection.JitterFactor*float64(f.retryPeriod)):
+		return fmt.Errorf("--leader-elect-renew-deadline %s: use more than %g times --leader-elect-retry-period, which is %s",
+			f.renewDeadline, leaderelection.JitterFactor, f.retryPeriod)
+	}
+	return nil
 }
 
 // warmLease is the lease of the leader, which a manager asks for only once it shares the shards, and its caches are filled. Without that a
@@ -50,7 +65,7 @@ func (l *warmLease) open(cfg *rest.Config, mgr manager.Manager, f managerFlags, 
 	if shards == nil {
 		return nil
 	}
-	lock, err := leaderelection.NewResourceLock(cfg, mgr, leaderelection.Options{
+	lock, err := managerlease.NewResourceLock(cfg, mgr, managerlease.Options{
 		LeaderElection: true, LeaderElectionID: shard.LeaderLease, LeaderElectionNamespace: namespace, RenewDeadline: f.renewDeadline,
 	})
 	if err != nil {

@@ -102,6 +102,7 @@ func newRootCommand() *cobra.Command {
 		cli.NewVersionCommand(),
 		newOptionsCommand(root),
 	)
+	checkFlagsOf(root.Commands())
 	return root
 }
 

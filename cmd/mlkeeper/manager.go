@@ -58,7 +58,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			setLogger(f)
 			defer s.sources.close()
-			if err := errors.Join(s.check(), checkProfiler(f.pprofAddress), checkControllers(f.controllers)); err != nil {
+			if err := errors.Join(s.check(), checkProfiler(f.pprofAddress), checkControllers(f.controllers), checkLeases(f)); err != nil {
 				return err
 			}
 			cfg, err := connect.config()

@@ -65,6 +65,9 @@ var (
 	namespaceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
+// IsImage says that an image can have this name.
+func IsImage(name string) bool { return imageName.MatchString(name) }
+
 // check validates the flags against the components that there are.
 func (f installFlags) check(manifests fs.FS) error {
 	entries, err := fs.ReadDir(manifests, "components")
@@ -81,7 +84,7 @@ func (f installFlags) check(manifests fs.FS) error {
 	switch {
 	case !f.export:
 		return errors.New("give --export: the command prints manifests, and kubectl apply --server-side -f - applies them")
-	case !imageName.MatchString(f.image):
+	case !IsImage(f.image):
 		return fmt.Errorf("--image %q: name an image with its registry, such as registry.example.com/mlkeeper:v0.1.0", f.image)
 	case !namespaceName.MatchString(f.namespace):
 		return fmt.Errorf("--namespace %q: use the name of a namespace", f.namespace)

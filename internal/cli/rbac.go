@@ -54,6 +54,9 @@ needs there, and a ServiceAccount with the role edit in this namespace.`,
   mlkeeper rbac --namespace team-a --controller kubeflow | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := g.check(cmd.Flags(), len(f.files) > 0 || f.namespace != ""); err != nil {
+				return err
+			}
 			switch {
 			case len(f.files) > 0 && (len(names) > 0 || engine || kinds):
 				return errFileWithRoles
@@ -63,6 +66,8 @@ needs there, and a ServiceAccount with the role edit in this namespace.`,
 				return errNamespaceWithRoles
 			case f.namespace != "":
 				return printNamespaceRoles(cmd, env.Controllers(), names, f.namespace, g)
+			case kinds && (engine || len(names) > 0):
+				return errKindsWithRoles
 			case kinds:
 				return printLines(cmd.OutOrStdout(), strings.TrimSuffix(kindsRole(env.Controllers()).text(), "\n"))
 			}

@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"mlkeeper.dev/internal/engine/controller"
 )
@@ -18,15 +20,28 @@ import (
 var errNamespaceWithRoles = errors.New("--namespace prints what the custom resources of a namespace need, --engine and --kinds roles of the " +
 	"operator in all of them: leave one of them out")
 
+// errKindsWithRoles is returned for flags that exclude each other.
+var errKindsWithRoles = errors.New("--kinds prints one role alone: leave --engine and --controller out")
+
 // serviceAccount names one.
 type serviceAccount struct{ namespace, name string }
 
 // grantee says to whom rights are printed: the ServiceAccount of a tenant, and the operator's as NAMESPACE/NAME.
 type grantee struct{ account, operator string }
 
+// check refuses flags that have no effect on the roles of the operator, since they would be taken for ones that have.
+func (g grantee) check(flags *pflag.FlagSet, grants bool) error {
+	for _, name := range []string{"operator", "service-account"} {
+		if !grants && flags.Changed(name) {
+			return fmt.Errorf("--%s is for --filename and --namespace: add one of them, or leave it out", name)
+		}
+	}
+	return nil
+}
+
 func (g grantee) operatorAccount() (serviceAccount, error) {
 	namespace, name, found := strings.Cut(g.operator, "/")
-	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
+	if !found || !namespaceName.MatchString(namespace) || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return serviceAccount{}, fmt.Errorf("--operator %q: use NAMESPACE/NAME, such as mlkeeper-system/mlkeeper-controller-manager", g.operator)
 	}
 	return serviceAccount{namespace, name}, nil
