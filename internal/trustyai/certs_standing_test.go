@@ -32,8 +32,8 @@ func (i issuedBy) issue(c *cluster, name, content string) {
 	u.SetCreationTimestamp(metav1.NewTime(testNow))
 	at, later := metav1.NewTime(c.Time), metav1.NewTime(c.Time.Add(time.Hour))
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{
-		{Manager: "issuer", Time: &at, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"` + i.field + `":{"f:tls.crt":{},"f:tls.key":{}}}`)}},
-		{Manager: "labels", Time: &later, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)}},
+		{Manager: "issuer", Time: &at, FieldsV1: metav1.NewFieldsV1(`{"` + i.field + `":{"f:tls.crt":{},"f:tls.key":{}}}`)},
+		{Manager: "labels", Time: &later, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)},
 	})
 	c.Put(u)
 }

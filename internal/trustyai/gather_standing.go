@@ -29,7 +29,7 @@ func writtenAt(secrets ...*unstructured.Unstructured) (last time.Time) {
 		}
 		times := []time.Time{secret.GetCreationTimestamp().Time}
 		for _, e := range secret.GetManagedFields() {
-			if e.Time != nil && e.FieldsV1 != nil && dataField.Match(e.FieldsV1.Raw) {
+			if e.Time != nil && e.FieldsV1 != nil && dataField.Match(e.FieldsV1.GetRawBytes()) {
 				times = append(times, e.Time.Time)
 			}
 		}
