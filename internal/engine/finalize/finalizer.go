@@ -94,29 +94,34 @@ func (f *Finalizer) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err != nil || !deleted {
 		return reconcile.Result{}, err
 	}
-	if invs[0], err = f.begin(ctx, invs, owner); err != nil {
-		return reconcile.Result{}, err
+	again, err := f.begin(ctx, invs, owner)
+	if err == nil && again == 0 {
+		again, err = f.deleteLast(ctx, invs, owner)
 	}
-	again, err := f.deleteLast(ctx, invs, owner)
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// begin deletes the webhooks of a stack and records the deletion of its owner. It returns the Inventory of the first stage.
-func (f *Finalizer) begin(ctx context.Context, invs []*keeper.Inventory, owner Owner) (*keeper.Inventory, error) {
+// begin deletes the webhooks of a stack and records the deletion of its owner on the Inventory of the first stage, which it replaces by what was
+// written. again is when to try again what could not be decided; zero if it is recorded.
+func (f *Finalizer) begin(ctx context.Context, invs []*keeper.Inventory, owner Owner) (again time.Duration, err error) {
 	conditions := []metav1.Condition{{
 		Type: ConditionOwnerDeleted, Reason: ReasonOwnerNotFound, Message: "a live read confirmed that the custom resource is deleted",
 	}}
 	if owner.DynamicKinds {
 		if !isTrue(invs[0], ConditionWebhooksDeleted) {
-			if err := f.deleteWebhooks(ctx, invs); err != nil {
-				return nil, err
+			if again, err := f.deleteWebhooks(ctx, invs); err != nil || again > 0 {
+				return again, err
 			}
 		}
 		conditions = append(conditions, metav1.Condition{
 			Type: ConditionWebhooksDeleted, Reason: ReasonWebhooksDeleted, Message: "webhooks and APIServices that call the stack's Services are deleted",
 		})
 	}
-	return f.setConditions(ctx, invs[0], conditions...)
+	written, err := f.setConditions(ctx, invs[0], conditions...)
+	if err == nil {
+		invs[0] = written
+	}
+	return 0, err
 }
 
 // deleteLast deletes the Inventory of the last stage. again is when to check again what it waits for; zero if it is deleted.

@@ -30,10 +30,10 @@ import (
 )
 
 const (
-	controller = "things"
-	stack      = "hash"
-	ownerID    = "Thing.example.test/ns/x"
-	ownerUID   = "uid-x"
+	controllerName = "things"
+	stack          = "hash"
+	ownerID        = "Thing.example.test/ns/x"
+	ownerUID       = "uid-x"
 )
 
 // resources are the kinds that the fake cluster serves.
@@ -86,7 +86,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	for stage := range 2 {
 		inv := &keeper.Inventory{ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprint("inv-", stage), UID: types.UID(fmt.Sprint("uid-inv-", stage)),
-			Labels:      map[string]string{keeper.ControllerLabel: controller, keeper.StackLabel: stack},
+			Labels:      map[string]string{keeper.ControllerLabel: controllerName, keeper.StackLabel: stack},
 			Annotations: map[string]string{keeper.OwnerAnnotation: ownerID},
 		}}
 		inv.Spec.Owner = keeper.InventoryOwner{Group: "example.test", Kind: "Thing", Namespace: "ns", Name: "x", UID: ownerUID}

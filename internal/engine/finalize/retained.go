@@ -7,12 +7,10 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/inventory"
@@ -21,13 +19,13 @@ import (
 
 // deleteRetained deletes the definitions and Namespaces of an Inventory, which the garbage collector must never delete (invariant 5). It
 // keeps a definition that has custom resources, a Namespace that contains objects of others, the namespace of the custom resource,
-// objects that another stack lists, and objects that are to be retained or were adopted. While it is undecided whose the content is,
-// it is checked again with growing pauses; after the timeout of a gate the object is kept. again is the pause; zero if everything is
-// decided.
+// objects that another stack lists, and objects that are to be retained or were adopted. While it is undecided whose the content is, or a
+// deletion failed, it is tried again with growing pauses; after the timeout of a gate the object is kept. again is the pause; zero if everything
+// is decided.
 func (f *Finalizer) deleteRetained(ctx context.Context, inv *keeper.Inventory) (again time.Duration, err error) {
 	// The same for all Namespaces.
 	resources := sync.OnceValues(f.NamespacedResources)
-	kept, waitingFor := map[*unstructured.Unstructured]string{}, ""
+	var left leftovers
 	for _, o := range retainedObjects(inv) {
 		mapping, served := f.Catalog.Lookup(o.WithVersion(o.version))
 		if !served {
@@ -49,30 +47,23 @@ func (f *Finalizer) deleteRetained(ctx context.Context, inv *keeper.Inventory) (
 		}
 		switch {
 		case content.others != "":
-			kept[live] = content.others
+			left.keep(live, holds+content.others)
 		case content.undecided != "":
-			kept[live], waitingFor = content.undecided, o.String()+" contains "+content.undecided
+			left.undecided(live, holds+content.undecided,
+				ReasonWaitingForGarbageCollection, "waiting for the garbage collector: "+o.String()+" contains "+content.undecided)
 		default:
 			// Only as it was read before its content was.
 			version := live.GetResourceVersion()
-			if err := f.deleteObject(ctx, inv, mapping.Resource, live, &version); err != nil {
+			if err := f.deleteObject(ctx, inv, mapping.Resource, live, &version, &left); err != nil {
 				return 0, err
 			}
 		}
 	}
-	if waitingFor != "" {
-		rest, err := f.wait(ctx, inv, ReasonWaitingForGarbageCollection, "waiting for the garbage collector: "+waitingFor)
-		if err != nil || rest > 0 {
-			return pause(rest), err
-		}
-	}
-	for live, content := range kept {
-		log.FromContext(ctx).Info("kept, because it is not empty", "object", plan.KeyOf(live).String(), "content", content)
-		f.Recorder.Eventf(live, nil, corev1.EventTypeNormal, "Retained", "Teardown",
-			"%s was deleted; this stays, since it still holds something: %s", inv.Annotations[keeper.OwnerAnnotation], content)
-	}
-	return 0, nil
+	return f.settle(ctx, inv, left)
 }
+
+// holds says why a Namespace or a definition stays.
+const holds = "it still holds something: "
 
 // retainedObject is an object that the garbage collector must never delete.
 type retainedObject struct {
@@ -98,14 +89,6 @@ func retainedObjects(inv *keeper.Inventory) []retainedObject {
 func (o retainedObject) isDeletable(live *unstructured.Unstructured, inv *keeper.Inventory) bool {
 	return live.GetUID() == o.uid && live.GetDeletionTimestamp() == nil && live.GetAnnotations()[keeper.AdoptedAnnotation] == "" &&
 		live.GetAnnotations()[keeper.OwnerAnnotation] == inv.Annotations[keeper.OwnerAnnotation]
-}
-
-// maxPause is the longest pause between two checks of a Namespace.
-const maxPause = time.Minute
-
-// pause returns the pause before the next check of an Inventory that waits for so much longer: as long as it has waited so far.
-func pause(rest time.Duration) time.Duration {
-	return min(rest, max(maxWait-rest, time.Second), maxPause)
 }
 
 // listedElsewhere names another custom resource whose Inventories list an object; empty for none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +27,9 @@ var webhookKinds = []schema.GroupVersionKind{
 
 // deleteWebhooks deletes the webhook configurations and APIServices that call the Services of a stack, also those that its controllers
 // registered at run time (invariant 3). A webhook without its server would refuse the writes of others, and an APIService without one would
-// break the discovery of all APIs.
-func (f *Finalizer) deleteWebhooks(ctx context.Context, invs []*keeper.Inventory) error {
+// break the discovery of all APIs. again is when to try again what could not be decided, since the last Inventory waits for that; zero if
+// everything is decided.
+func (f *Finalizer) deleteWebhooks(ctx context.Context, invs []*keeper.Inventory) (again time.Duration, err error) {
 	services := map[plan.Key]bool{}
 	for key, e := range inventory.Entries(invs) {
 		if key.GroupKind == (schema.GroupKind{Kind: "Service"}) && e.UID != "" && e.Policy == "" {
@@ -35,8 +37,9 @@ func (f *Finalizer) deleteWebhooks(ctx context.Context, invs []*keeper.Inventory
 		}
 	}
 	if len(services) == 0 {
-		return nil
+		return 0, nil
 	}
+	var left leftovers
 	for _, gvk := range webhookKinds {
 		mapping, served := f.Catalog.Lookup(gvk)
 		if !served {
@@ -48,17 +51,17 @@ func (f *Finalizer) deleteWebhooks(ctx context.Context, invs []*keeper.Inventory
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("list %s: %w", gvk.Kind, err)
+			return 0, fmt.Errorf("list %s: %w", gvk.Kind, err)
 		}
 		for i := range list.Items {
 			if u := &list.Items[i]; callsOnly(u, services) && !ownedByAnother(u, invs[0]) {
-				if err := f.deleteObject(ctx, invs[0], mapping.Resource, u, nil); err != nil {
-					return err
+				if err := f.deleteObject(ctx, invs[0], mapping.Resource, u, nil, &left); err != nil {
+					return 0, err
 				}
 			}
 		}
 	}
-	return nil
+	return f.settle(ctx, invs[len(invs)-1], left)
 }
 
 // callsOnly reports whether an object makes the API server call some of the services, and no other one.
@@ -71,31 +74,4 @@ func callsOnly(u *unstructured.Unstructured, services map[plan.Key]bool) bool {
 func ownedByAnother(u *unstructured.Unstructured, inv *keeper.Inventory) bool {
 	id := u.GetAnnotations()[keeper.OwnerAnnotation]
 	return id != "" && id != inv.Annotations[keeper.OwnerAnnotation]
-}
-
-// deleteObject deletes a cluster-scoped object by UID, and by resourceVersion if one is given, with the rights that the stack was
-// written with. An object that may not be deleted stays: finalization never waits for rights that were deleted with the custom
-// resource.
-func (f *Finalizer) deleteObject(
-	ctx context.Context, inv *keeper.Inventory, resource schema.GroupVersionResource, u *unstructured.Unstructured, version *string,
-) error {
-	client, err := f.As(inv.Spec.Impersonate)
-	if err != nil {
-		return err
-	}
-	uid, background := u.GetUID(), metav1.DeletePropagationBackground
-	err = client.Resource(resource).Delete(ctx, u.GetName(), metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: version}, PropagationPolicy: &background,
-	})
-	key := plan.KeyOf(u)
-	switch {
-	case err == nil:
-		f.Count(key, "Delete", "Teardown")
-		log.FromContext(ctx).Info("deleted with its custom resource", "object", key.String())
-	case apierrors.IsForbidden(err):
-		log.FromContext(ctx).Info("not deleted, because the deletion is forbidden", "object", key.String(), "error", err.Error())
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("delete %s: %w", key, err)
-	}
-	return nil
 }
