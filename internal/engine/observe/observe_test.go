@@ -418,11 +418,13 @@ func TestTheOwnerOfAnObject(t *testing.T) {
 	}
 }
 
-// TestTheAnnotationAgainstPruningIsKept: decisions need it, of kinds that are watched by metadata alone too.
-func TestTheAnnotationAgainstPruningIsKept(t *testing.T) {
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
-	u.SetAnnotations(map[string]string{keeper.PruneAnnotation: keeper.PruneDisabled, "other": "text"})
-	if got := From(u, false).Annotations; len(got) != 1 || got[keeper.PruneAnnotation] != keeper.PruneDisabled {
-		t.Errorf("%v", got)
+// TestWhatDecisionsNeedIsKept: the annotation against pruning and the run of a hook, of kinds that are watched by metadata alone too.
+func TestWhatDecisionsNeedIsKept(t *testing.T) {
+	for key, value := range map[string]string{keeper.PruneAnnotation: keeper.PruneDisabled, keeper.RunAnnotation: "two"} {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		u.SetAnnotations(map[string]string{key: value, "other": "text"})
+		if got := From(u, false).Annotations; len(got) != 1 || got[key] != value {
+			t.Errorf("of %s: %v", key, got)
+		}
 	}
 }

@@ -57,9 +57,10 @@ func (s *shared) forget(key digest) {
 // shareMarks sets the labels, annotations and owner references of a reduced object.
 func shareMarks(out *Object, m metav1.Object) {
 	out.marks = known.of(marks{
-		labels:      pick(m.GetLabels(), keeper.ControllerLabel, keeper.StackLabel),
-		annotations: pick(m.GetAnnotations(), keeper.OwnerAnnotation, keeper.AdoptedAnnotation, keeper.PartialAnnotation, keeper.PruneAnnotation),
-		owners:      boundOwners(m.GetOwnerReferences()),
+		labels: pick(m.GetLabels(), keeper.ControllerLabel, keeper.StackLabel),
+		annotations: pick(m.GetAnnotations(),
+			keeper.OwnerAnnotation, keeper.AdoptedAnnotation, keeper.PartialAnnotation, keeper.PruneAnnotation, keeper.RunAnnotation),
+		owners: boundOwners(m.GetOwnerReferences()),
 	})
 	out.Labels, out.Annotations, out.OwnerReferences = out.marks.labels, out.marks.annotations, out.marks.owners
 }
