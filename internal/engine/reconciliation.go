@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,7 @@ type reconciliation[C client.Object, F any] struct {
 	remaining    []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
 	actions      []decide.Action                    // Set by decide.
 	gates        map[string]time.Time               // Set by decide: since when each gate is closed that is closed now.
-	refused      bool                               // Set by decide: something of the plan waits to be tried again, or is another's.
+	refused      bool                               // Set by decide: something of the plan waits to be tried again or for its watch, or is another's.
 	results      map[plan.Key]act.Result            // Set by act.
 	nextAt       time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
 	blocked      bool                               // Set by prepare and act: something other than a write is blocked.
@@ -256,14 +257,19 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	p.state.gates = p.gates
 }
 
-// holdRetries has the writes wait that were refused and are not due. While there are such, or another owner has an object of the plan,
-// nothing that the plan no longer has is deleted, as in the reconcile that was refused, and workloads that refer to another's object wait.
+// holdRetries has the writes wait that were refused and are not due. While there are such, or another owner has an object of the plan, or it is not
+// known yet, nothing that the plan no longer has is deleted, as in the reconcile that was refused, and workloads that refer to another's object wait.
 func (s *stacks[C, F]) holdRetries(p *reconciliation[C, F]) {
 	problems, due := p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now())
 	p.refused = slices.ContainsFunc(problems, func(problem plan.Problem) bool { return !retry.Repeats(problem) }) ||
-		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict })
+		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict || s.mayBeRefused(a) })
 	p.retry(problems, due)
 	decide.HoldReferrers(p.actions)
+}
+
+// mayBeRefused says that an object of the plan waits for its watch, as after a start: whether it is written or refused is known when that is open.
+func (s *stacks[C, F]) mayBeRefused(a decide.Action) bool {
+	return a.Object.Desired != nil && a.Verb == decide.Wait && a.Reason == decide.ReasonNotSynced && s.unwatched(a.Key.GroupKind)
 }
 
 // keepListed adds everything that the Inventories of a stage list, and those of the stages that belong to it: their names are that of the
@@ -403,6 +409,7 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 		x := decide.Extra{Entry: entry, Observed: s.child(key)}
 		served := len(s.catalog.Versions(key.GroupKind)) > 0 // Also where the cluster has moved on to another version.
 		x.Gone = x.Observed == nil && (!served || s.informers.ChildDeleted(s.def.Controller, key, entry.UID))
+		x.Unwatched = s.unwatched(key.GroupKind)
 		out = append(out, x)
 	}
 	for _, seen := range s.informers.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
@@ -411,6 +418,12 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 		}
 	}
 	return out
+}
+
+// unwatched says that the watch on a kind of children is not complete, as after a start of the manager. Where it is refused for good, reads tell of
+// the children.
+func (s *stacks[C, F]) unwatched(gk schema.GroupKind) bool {
+	return !s.informers.ChildSynced(gk, s.def.Controller) && !apierrors.IsForbidden(s.informers.ChildWatchError(gk, s.def.Controller))
 }
 
 // reaches says that an entry of a status may be about a child: it has a kind of the controller's, and is where the custom resource
@@ -433,42 +446,49 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	results := s.actor.Do(ctx, act.Request{
 		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, PreviousOwner: p.plan.PreviousOwner,
 		Adopt: wantsAdoption(p.cr), AdoptAnywhere: s.def.AnyChildren, PreviousManagers: s.def.PreviousManagers, Refused: p.refused,
+		KeepRuns: len(p.problems) > 0,
 	})
 	for _, r := range results {
-		p.results[r.Action.Key] = r
-		request, _ := s.request(p, r.Action.Key)
-		p.retry(p.state.retries.Record(r, request, s.Clock.Now()))
-		switch {
-		case r.Err != nil:
-			p.transient = r.Err
-		case r.Problem != nil:
-			p.problems = append(p.problems, *r.Problem)
-			if r.Problem.Reason == act.ReasonConflict && len(p.inventories) == 0 {
-				// Another's object has the name. The status, which whoever may write it can forge, must not call it a child.
-				delete(p.entries, r.Action.Key)
-			}
-		case r.Stale:
-			// What was judged has changed meanwhile. Its event may have come before this pass was over.
-			p.requeueAt(s.Clock.Now().Add(staleRetry))
-		case r.Observed != nil:
-			e := inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
-			e.DefinitionGeneration = s.writtenFor(p, r.Action.Key, e)
-			p.entries[r.Action.Key] = e
-		case r.Action.Object.Desired != nil:
-			// Deleted, to be made again when a watch reports that it is gone.
-		case !r.Wrote:
-			// There was nothing left to delete, of which no watch tells.
-			delete(p.entries, r.Action.Key)
-			s.completed(p.state, r.Action.Key, "", true)
-		case r.Action.ResourceVersion == "":
-			// No watch shows it, nor will one tell that it is gone.
-			p.requeueAt(s.Clock.Now().Add(staleRetry))
-		}
-		if r.Wrote && r.Action.Reason == decide.ReasonDrift && !r.Action.Object.Drift.Leave {
-			s.metrics.repaired(r.Action.Key)
-		}
+		s.remember(p, r)
 	}
 	s.conflicts(p)
+}
+
+// remember keeps what one write answered.
+func (s *stacks[C, F]) remember(p *reconciliation[C, F], r act.Result) {
+	p.results[r.Action.Key] = r
+	request, _ := s.request(p, r.Action.Key)
+	p.retry(p.state.retries.Record(r, request, s.Clock.Now()))
+	switch {
+	case r.Err != nil:
+		p.transient = r.Err
+	case r.Problem != nil:
+		p.problems = append(p.problems, *r.Problem)
+		if r.Problem.Reason == act.ReasonConflict && len(p.inventories) == 0 {
+			// Another's object has the name. The status, which whoever may write it can forge, must not call it a child.
+			delete(p.entries, r.Action.Key)
+		}
+	case r.Stale:
+		// What was judged has changed meanwhile. Its event may have come before this pass was over.
+		p.requeueAt(s.Clock.Now().Add(staleRetry))
+	case r.Observed != nil:
+		e := inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
+		e.DefinitionGeneration = s.writtenFor(p, r.Action.Key, e)
+		p.entries[r.Action.Key] = e
+	case r.Action.Object.Desired != nil:
+		// Deleted, to be made again when a watch reports that it is gone.
+	case r.Kept:
+	case !r.Wrote:
+		// There was nothing left to delete, of which no watch tells.
+		delete(p.entries, r.Action.Key)
+		s.completed(p.state, r.Action.Key, "", true)
+	case r.Action.ResourceVersion == "":
+		// No watch shows it, nor will one tell that it is gone.
+		p.requeueAt(s.Clock.Now().Add(staleRetry))
+	}
+	if r.Wrote && r.Action.Reason == decide.ReasonDrift && !r.Action.Object.Drift.Leave {
+		s.metrics.repaired(r.Action.Key)
+	}
 }
 
 // child is what is known of a child; nil if it does not exist.

@@ -75,13 +75,16 @@ func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
 	key := plan.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "a", Name: "renamed"}
 	for name, c := range map[string]struct {
 		verb     decide.Verb
+		reason   string
 		rejected bool
 		refused  bool
 	}{
-		"nothing is refused":       {decide.Create, false, false},
-		"a write was refused":      {decide.Create, true, true},
-		"it is not declared now":   {decide.Leave, true, false},
-		"another owner has a name": {decide.Conflict, false, true},
+		"nothing is refused":                 {decide.Create, "", false, false},
+		"a write was refused":                {decide.Create, "", true, true},
+		"it is not declared now":             {decide.Leave, "", true, false},
+		"another owner has a name":           {decide.Conflict, "", false, true},
+		"the watch on an object is not open": {decide.Wait, decide.ReasonNotSynced, false, true},
+		"an object waits for another":        {decide.Wait, decide.ReasonDependency, false, false},
 	} {
 		s, clock := bareStacks()
 		state := newState("uid")
@@ -91,7 +94,7 @@ func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
 			problem := &plan.Problem{Class: plan.Blocked, Reason: act.ReasonQuota}
 			state.retries.Record(act.Result{Action: action, Problem: problem}, retry.Request{User: userRequest(p.cr)}, clock.Now())
 		}
-		action.Verb = c.verb
+		action.Verb, action.Reason, action.Object.Desired = c.verb, c.reason, &unstructured.Unstructured{}
 		p.actions = []decide.Action{action}
 		if s.holdRetries(p); p.refused != c.refused {
 			t.Errorf("%s: the plan counts as refused: %t", name, p.refused)
@@ -174,6 +177,40 @@ func TestOnlyAKindThatIsNotServedLeavesNothingToPrune(t *testing.T) {
 	for _, x := range extras {
 		if x.Gone != (x.Entry.Kind == "Gizmo") {
 			t.Errorf("%s counts as gone: %t", x.Entry.Kind, x.Gone)
+		}
+	}
+}
+
+// TestWhatLeftThePlanWaitsForItsWatch: after a start, nothing tells whether an object that is not observed is as it was made.
+func TestWhatLeftThePlanWaitsForItsWatch(t *testing.T) {
+	s, clock := bareStacks()
+	s.catalog = catalogOf(t)
+	s.informers = watch.New(watch.Options{Catalog: s.catalog, Clock: clock})
+	s.def.AnyChildren = true
+	key := plan.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "a", Name: "old"}
+	p := passOf("a", newState("uid"), "")
+	p.entries = map[plan.Key]keeper.InventoryEntry{key: {
+		ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "ConfigMap", Namespace: "a", Name: "old"}, UID: "uid",
+	}}
+	s.decide(p)
+	if len(p.actions) != 1 || p.actions[0].Verb != decide.Wait || p.actions[0].Reason != decide.ReasonNotSynced {
+		t.Errorf("before its watch is open: %+v", p.actions)
+	}
+	if entries := s.entriesToKeep(p); len(entries) != 1 || !p.leaving(p.actions[0]) {
+		t.Errorf("recorded are %v, and it counts as leaving: %t", entries, p.leaving(p.actions[0]))
+	}
+}
+
+// TestWhatIsKeptStaysRecorded: a read found that it stays, so that it is neither gone nor looked at again and again.
+func TestWhatIsKeptStaysRecorded(t *testing.T) {
+	key := plan.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "a", Name: "old"}
+	for _, kept := range []bool{true, false} {
+		s, _ := bareStacks()
+		p := passOf("a", newState("uid"), "")
+		p.entries, p.results = map[plan.Key]keeper.InventoryEntry{key: {UID: "uid"}}, map[plan.Key]act.Result{}
+		s.remember(p, act.Result{Action: decide.Action{Verb: decide.Delete, Key: key, UID: "uid"}, Kept: kept})
+		if _, recorded := p.entries[key]; recorded != kept || !p.nextAt.IsZero() {
+			t.Errorf("kept: %t, recorded: %t, looked at again at %s", kept, recorded, p.nextAt)
 		}
 	}
 }

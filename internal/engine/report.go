@@ -176,7 +176,7 @@ func (p *reconciliation[C, F]) lagging(seen controller.ObservedState) bool {
 // leaving says that an object that the plan no longer has may still exist.
 func (p *reconciliation[C, F]) leaving(a decide.Action) bool {
 	_, recorded := p.entries[a.Key]
-	return a.Reason == decide.ReasonTerminating || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
+	return a.Reason == decide.ReasonTerminating || a.Reason == decide.ReasonNotSynced || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
 }
 
 // waitsFor returns what an object that is not current waits for.

@@ -76,6 +76,8 @@ type Result struct {
 	Wrote bool
 	// Stale says that the object has changed since it was judged, so that nothing was done.
 	Stale bool
+	// Kept says that the object stays though the plan no longer has it.
+	Kept bool
 }
 
 // Request is what one stack wants written.
@@ -91,9 +93,11 @@ type Request struct {
 	PreviousOwner plan.Mark
 	// PreviousManagers are the field managers of the previous operator.
 	PreviousManagers []string
-	// Refused says that something of the plan is not written, since it was refused before or belongs to another owner.
+	// Refused says that something of the plan is not written, since it was refused before or belongs to another owner, or may be refused.
 	Refused bool
-	Actions []decide.Action
+	// KeepRuns leaves what was run and the plan no longer has.
+	KeepRuns bool
+	Actions  []decide.Action
 }
 
 // Do performs the actions that write and returns one result per performed action. They begin in the order of decide.InOrder; what must
@@ -114,7 +118,7 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 	}
 	results := a.change(ctx, req, changes)
 	if req.Refused || slices.ContainsFunc(results, Result.failed) {
-		deletions = slices.DeleteFunc(deletions, prunesObserved)
+		req.Refused, deletions = true, slices.DeleteFunc(deletions, prunesObserved)
 	}
 	return append(results, a.batch(ctx, req, deletions, atOnce(deletions))...)
 }
@@ -139,7 +143,7 @@ func withoutReferrers(later []decide.Action, results []Result) []decide.Action {
 	return slices.DeleteFunc(all, func(action decide.Action) bool { return !action.Writes() })
 }
 
-// prunesObserved says that a deletion is of an observed child that the plan no longer has. One that no watch shows is judged by a read: a status may
+// prunesObserved says that a deletion is of an observed child that the plan no longer has. One that no watch shows is read all the same: a status may
 // name what was never a child, and must not go on to do so.
 func prunesObserved(deletion decide.Action) bool {
 	return deletion.Object.Desired == nil && deletion.ResourceVersion != ""

@@ -10,11 +10,12 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/apistatus"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 )
 
 // prune deletes what the plan no longer has as it was judged. What no watch shows any more is read first, since nobody
-// knows whose it is by now.
+// knows whose it is by now, and judged as what a watch shows.
 func (a *Actor) prune(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	version := res.Action.ResourceVersion
 	if version == "" {
@@ -24,6 +25,9 @@ func (a *Actor) prune(ctx context.Context, req Request, client dynamic.ResourceI
 		}
 		if err != nil {
 			res.Err = err
+			return
+		}
+		if res.Kept = req.Refused || decide.Kept(observe.From(live, false), req.KeepRuns); res.Kept {
 			return
 		}
 		version = live.GetResourceVersion()

@@ -506,3 +506,45 @@ func TestDeleteOfWhatNoWatchShows(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatStaysIsReadWhereNoWatchShowsIt: the object itself may say that it stays, and nothing goes while the plan is refused.
+func TestWhatStaysIsReadWhereNoWatchShowsIt(t *testing.T) {
+	st := declared(t, nil)
+	annotated := func(key, value string) func(*unstructured.Unstructured) {
+		return func(u *unstructured.Unstructured) {
+			annotations := u.GetAnnotations()
+			annotations[key] = value
+			u.SetAnnotations(annotations)
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		req    Request
+		stays  bool
+	}{
+		"as we made it":                         {annotated("theirs", "x"), Request{}, false},
+		"while the plan is refused":             {annotated("theirs", "x"), Request{Refused: true}, true},
+		"with the annotation against pruning":   {annotated(keeper.PruneAnnotation, keeper.PruneDisabled), Request{}, true},
+		"adopted":                               {annotated(keeper.AdoptedAnnotation, "true"), Request{}, true},
+		"run while a problem stands":            {annotated(keeper.RunAnnotation, "x"), Request{KeepRuns: true}, true},
+		"run while all is well":                 {annotated(keeper.RunAnnotation, "x"), Request{}, false},
+		"without a run while a problem stands":  {annotated("theirs", "x"), Request{KeepRuns: true}, false},
+		"with another value of that annotation": {annotated(keeper.PruneAnnotation, "enabled"), Request{}, false},
+		"of nobody, while the plan is refused":  {func(u *unstructured.Unstructured) { u.SetAnnotations(nil); u.SetOwnerReferences(nil) }, Request{Refused: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cast := newCast(t)
+			u := st.Desired.DeepCopy()
+			c.change(u)
+			uid := cast.server.put(path, "mlkeeper", u).GetUID()
+			res := cast.do(t, deletes(st, uid), func(req *Request) { req.Refused, req.KeepRuns = c.req.Refused, c.req.KeepRuns })
+			kept := c.stays && u.GetAnnotations() != nil
+			if res.Err != nil || res.Problem != nil || res.Wrote == c.stays || res.Kept != kept {
+				t.Errorf("%+v", res)
+			}
+			if got := cast.server.get(path) != nil; got != c.stays {
+				t.Errorf("there: %v", got)
+			}
+		})
+	}
+}

@@ -96,6 +96,8 @@ type Extra struct {
 	Observed *observe.Object
 	// Gone says that the object is known not to exist any more.
 	Gone bool
+	// Unwatched says that the watch on its kind is not complete, so that an object which is not observed may be as it was made.
+	Unwatched bool
 }
 
 // Input is everything that decide judges from.
@@ -205,7 +207,7 @@ func judge(in Input, item Item, gate string) Action {
 	case !item.Served:
 		a.Verb, a.Reason, a.Detail = Wait, ReasonNotServed, notServed(item)
 	case !item.Synced:
-		a.Verb, a.Reason, a.Detail = Wait, ReasonNotSynced, "the watch on "+item.Key.Kind
+		a.Verb, a.Reason, a.Detail = Wait, ReasonNotSynced, unwatched(item.Key)
 	case item.done():
 		a.Verb, a.Reason = Leave, ReasonCompleted
 	case item.Observed == nil:
@@ -258,6 +260,8 @@ func (a *Action) ordered(item Item) {
 	}
 }
 
+func unwatched(key plan.Key) string { return "the watch on " + key.Kind }
+
 // notServed describes the API that a required object waits for.
 func notServed(item Item) string {
 	return fmt.Sprintf("the API of %s: %s is not served, install what provides it",
@@ -305,10 +309,7 @@ func prune(in Input) []Action {
 		switch {
 		case !e.Observed.OwnedBy(in.Stack, in.Owners...):
 			continue
-		case e.Entry.Policy == keeper.Retain || neverPruned(e.Observed.Key) || e.Observed.Adopted(),
-			in.KeepRuns && e.Observed.Annotations[keeper.RunAnnotation] != "",
-			// The annotation may have been set on the object itself.
-			e.Observed.Annotations[keeper.PruneAnnotation] == keeper.PruneDisabled,
+		case e.Entry.Policy == keeper.Retain || neverPruned(e.Observed.Key) || Kept(e.Observed, in.KeepRuns),
 			// Without a record of what MLKeeper has written the missing owner reference tells that it was retained.
 			(e.Entry.UID != e.Observed.UID || !e.Observed.Written()) && metav1.GetControllerOfNoCopy(&e.Observed.ObjectMeta) == nil:
 			a.Verb, a.Reason = Leave, ReasonRetained
@@ -322,13 +323,22 @@ func prune(in Input) []Action {
 	return out
 }
 
+// Kept says that an object tells itself that it stays though the plan no longer has it: it was adopted, it was run and that must stay, or
+// somebody set the annotation against pruning on it, which the plan need not have.
+func Kept(seen *observe.Object, keepRuns bool) bool {
+	return seen.Adopted() || keepRuns && seen.Annotations[keeper.RunAnnotation] != "" || seen.Annotations[keeper.PruneAnnotation] == keeper.PruneDisabled
+}
+
 // pruneUnseen deletes, by the UID of our last write, what no watch shows any more: it is gone, and the delete finds
-// nothing, or its labels were stripped.
+// nothing, or its labels were stripped. While the watch is not complete, as after a start, nobody knows.
 func pruneUnseen(e Extra) (Action, bool) {
 	key := plan.Key{Namespace: e.Entry.Namespace, Name: e.Entry.Name}
 	key.Group, key.Kind = e.Entry.Group, e.Entry.Kind
 	if e.Gone || e.Entry.UID == "" || e.Entry.Policy == keeper.Retain || neverPruned(key) {
 		return Action{}, false
+	}
+	if e.Unwatched {
+		return Action{Verb: Wait, Key: key, Reason: ReasonNotSynced, Detail: unwatched(key)}, true
 	}
 	return Action{Verb: Delete, Key: key, UID: e.Entry.UID, Version: e.Entry.Version, Reason: ReasonPruned}, true
 }

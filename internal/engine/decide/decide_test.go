@@ -395,6 +395,10 @@ func TestPrune(t *testing.T) {
 		{"unseen and never written", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.UID = nil, "" }, "", ""},
 		{"unseen and retained", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.Policy = nil, keeper.Retain }, "", ""},
 		{"unseen and orphaned", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.Policy = nil, keeper.Orphan }, Delete, ReasonPruned},
+		{"unwatched", deployments, func(e *Extra, _ *thing) { e.Observed, e.Unwatched = nil, true }, Wait, ReasonNotSynced},
+		{"seen, though not all are", deployments, func(e *Extra, _ *thing) { e.Unwatched = true }, Delete, ReasonPruned},
+		{"unwatched and gone", deployments, func(e *Extra, _ *thing) { e.Observed, e.Unwatched, e.Gone = nil, true, true }, "", ""},
+		{"unwatched and retained", deployments, func(e *Extra, _ *thing) { e.Observed, e.Unwatched, e.Entry.Policy = nil, true, keeper.Retain }, "", ""},
 		{"an unseen claim", claims, func(e *Extra, _ *thing) { e.Observed = nil }, "", ""},
 		{"an unseen namespace", namespaces, func(e *Extra, _ *thing) { e.Observed = nil }, "", ""},
 	} {

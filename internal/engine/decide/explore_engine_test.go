@@ -133,7 +133,7 @@ func (m *model) input(q *question) Input {
 			in.Stages[c.stage].Items = append(in.Stages[c.stage].Items, item)
 		case recorded:
 			gone := seen == nil && q.deleted[k] == e.uid
-			in.Extras = append(in.Extras, Extra{Entry: m.known(k, e), Observed: seen, Gone: gone})
+			in.Extras = append(in.Extras, Extra{Entry: m.known(k, e), Observed: seen, Gone: gone, Unwatched: q.synced[k] == 0})
 		case seen != nil && view.label == q.stack+1:
 			in.Extras = append(in.Extras, Extra{Observed: seen})
 		}

@@ -115,6 +115,8 @@ func unsafe(in Input, a Action) string {
 			return "a delete is not guarded by the UID, or has no version"
 		case extra.Observed == nil && (a.UID != extra.Entry.UID || extra.Gone):
 			return "an object is deleted that we did not write, or that is gone"
+		case extra.Observed == nil && extra.Unwatched:
+			return "an object is deleted that no watch could show"
 		case extra.Observed != nil && (a.UID != extra.Observed.UID || !extra.Observed.OwnedBy(in.Stack, in.Owners...)):
 			return "somebody else's object is deleted"
 		case extra.Observed != nil && extra.Observed.Terminating():
