@@ -43,7 +43,7 @@ func (s *Store) Record(
 		listed := map[plan.Key]bool{}
 		for _, e := range inv.Spec.Entries {
 			at, wanted := stageOf[KeyOf(e)]
-			if wanted && at == stage || !wanted && recorded[KeyOf(e)] || s.owns(inv, KeyOf(e)) {
+			if wanted && (at == stage || s.mayOwn(inv, KeyOf(e))) || !wanted && (recorded[KeyOf(e)] || s.owns(inv, KeyOf(e))) {
 				spec = append(spec, e)
 				listed[KeyOf(e)] = !wanted || at == stage
 			}
@@ -86,6 +86,16 @@ func (s *Store) replace(ctx context.Context, inv *keeper.Inventory, spec, status
 	next.Status.Entries = status
 	_, err := s.UpdateStatus(ctx, next)
 	return err
+}
+
+// mayOwn reports whether an Inventory is the controller of an object that another stage has now, as far as is known. Until the watch on its kind is
+// complete, as after a start, an object that is not seen may exist, and would go with the Inventory.
+func (s *Store) mayOwn(inv *keeper.Inventory, key plan.Key) bool {
+	controller := inv.Labels[keeper.ControllerLabel]
+	if _, seen := s.Cache.Child(controller, key); !seen && !s.Cache.ChildSynced(key.GroupKind, controller) {
+		return true
+	}
+	return s.owns(inv, key)
 }
 
 // owns reports whether an object exists and has an Inventory as its controller.

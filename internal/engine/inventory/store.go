@@ -35,6 +35,8 @@ type Cache interface {
 	WroteResource(gk schema.GroupKind, o metav1.Object)
 	ResourceSynced(gk schema.GroupKind) bool
 	Child(controller string, key plan.Key) (*observe.Object, bool)
+	// ChildSynced says that the watch on a kind of children is complete, or that no version of the kind is served.
+	ChildSynced(gk schema.GroupKind, controller string) bool
 }
 
 // Catalog knows which APIs the cluster serves.

@@ -3,6 +3,7 @@ package inventory
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,6 +36,8 @@ type fixture struct {
 	stored    stored
 	mutations *mutation.Cache
 	children  map[plan.Key]*observe.Object
+	// unwatched says that the watches on the children are not complete.
+	unwatched bool
 }
 
 // stored is what an informer has stored, and the version that it has synced to.
@@ -123,6 +126,8 @@ func (f *fixture) Child(_ string, key plan.Key) (*observe.Object, bool) {
 	o, ok := f.children[key]
 	return o, ok
 }
+
+func (f *fixture) ChildSynced(schema.GroupKind, string) bool { return !f.unwatched }
 
 func (f *fixture) Lookup(gvk schema.GroupVersionKind) (catalog.Mapping, bool) {
 	return catalog.Mapping{Resource: inventories, Namespaced: gvk.Kind != "ClusterRole" && gvk.Kind != "Inventory"}, true
@@ -302,6 +307,53 @@ func TestRecord(t *testing.T) {
 	record(entry(a))
 	if got := f.Of("uid-x"); len(got) != 1 || len(got[0].Spec.Entries) != 1 || len(got[0].Status.Entries) != 1 {
 		t.Errorf("the Inventories are %+v", got)
+	}
+}
+
+// TestAnInventoryStaysWhileItIsUnknownWhatItOwns: a stage gets another name when a manager has just started. The objects are still owned by the
+// Inventory of the former name, with which the garbage collector would delete them.
+func TestAnInventoryStaysWhileItIsUnknownWhatItOwns(t *testing.T) {
+	f := newFixture(t)
+	a := object("ClusterRole", "", "a")
+	before := f.ensure(stages([]plan.Object{a}), nil)[0].Name
+	f.observe()
+	renamed := stages([]plan.Object{a})
+	renamed.Stages[0].Name = "renamed"
+	invs := f.ensure(renamed, nil)
+	entries := []keeper.InventoryEntry{{ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "ClusterRole", Name: "a"}, UID: "uid-a"}}
+	there := func(owner types.UID) []string {
+		t.Helper()
+		if owner != "" {
+			yes := true
+			owned := &observe.Object{Key: a.Key()}
+			owned.OwnerReferences = []metav1.OwnerReference{{Kind: "Inventory", UID: owner, Controller: &yes}}
+			f.children[a.Key()] = owned
+		}
+		f.observe()
+		if _, err := f.Record(t.Context(), f.Of("uid-x"), renamed.Stages, [][]plan.Stamped{{{Key: a.Key()}}}, entries); err != nil {
+			t.Fatal(err)
+		}
+		f.observe()
+		var out []string
+		for _, inv := range f.Of("uid-x") {
+			if len(inv.Spec.Entries) != 1 {
+				t.Errorf("%s lists %v", inv.Name, inv.Spec.Entries)
+			}
+			out = append(out, inv.Name)
+		}
+		return out
+	}
+	f.unwatched = true
+	if got := there(""); len(got) != 2 || !slices.Contains(got, before) {
+		t.Errorf("while it is unknown whose the object is, there are %v", got)
+	}
+	f.unwatched = false
+	if got := there(types.UID("uid-" + before)); len(got) != 2 || !slices.Contains(got, before) {
+		t.Errorf("while it owns the object, there are %v", got)
+	}
+	f.unwatched = true // The answer of our own write tells, too.
+	if got := there(types.UID("uid-" + invs[0].Name)); len(got) != 1 || slices.Contains(got, before) {
+		t.Errorf("when another one owns the object, there are %v", got)
 	}
 }
 
