@@ -220,11 +220,18 @@ func (a *Actor) gvkOf(action decide.Action) schema.GroupVersionKind {
 	if action.Object.Desired != nil {
 		return action.Object.Desired.GroupVersionKind()
 	}
-	versions := a.Catalog.Versions(action.Key.GroupKind)
-	if len(versions) == 0 || slices.Contains(versions, action.Version) {
-		return action.Key.WithVersion(action.Version)
+	gvk, _ := a.servedVersion(action.Key.WithVersion(action.Version))
+	return gvk
+}
+
+// servedVersion returns a kind in a version that is served: the given one, or else the preferred one. served is false, and the version the
+// given one, if there is none.
+func (a *Actor) servedVersion(gvk schema.GroupVersionKind) (in schema.GroupVersionKind, served bool) {
+	versions := a.Catalog.Versions(gvk.GroupKind())
+	if len(versions) > 0 && !slices.Contains(versions, gvk.Version) {
+		gvk.Version = versions[0]
 	}
-	return action.Key.WithVersion(versions[0])
+	return gvk, len(versions) > 0
 }
 
 // cause is why a write failed: the reason of the problem, else what kind of answer the API server gave.

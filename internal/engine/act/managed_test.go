@@ -275,6 +275,28 @@ func TestReleaseOfWhatIsGoneReplacedOrRefused(t *testing.T) {
 	}
 }
 
+// TestReleaseInAServedVersion: what is to be retained is released in whatever version there is, and of a kind that is not served there is nothing.
+func TestReleaseInAServedVersion(t *testing.T) {
+	yes := true
+	mine := metav1.OwnerReference{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid", Controller: &yes}
+	c := newCast(t)
+	st, _ := kept(t, c, mine)
+	st.Desired = st.Desired.DeepCopy()
+	st.Desired.SetAPIVersion("v1alpha1")
+	if err := c.Release(context.Background(), st, []plan.Owner{self}); err != nil || len(c.server.get(path).GetOwnerReferences()) > 0 {
+		t.Errorf("%v, owners %v", err, c.server.get(path).GetOwnerReferences())
+	}
+	c.verbs()
+	st.Desired.SetAPIVersion("absent.example.test/v1")
+	st.Key = plan.KeyOf(st.Desired)
+	if err := c.Release(context.Background(), st, []plan.Owner{self}); err != nil {
+		t.Errorf("a kind that is not served: %v", err)
+	}
+	if asked := c.verbs(); asked != "" {
+		t.Errorf("a kind that is not served is asked for: %s", asked)
+	}
+}
+
 // TestApplyReleasesAndTurnsReferences shows that an apply takes off references to our owners that are not declared, and
 // renews a declared one that blocks the deletion of its owner (invariant 2).
 func TestApplyReleasesAndTurnsReferences(t *testing.T) {

@@ -19,9 +19,14 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// Release takes an object that must be retained after its custom resource from the custom resource, if it is there.
+// Release takes an object that must be retained after its custom resource from the custom resource, if it is there. Of a kind that is not
+// served there is none.
 func (a *Actor) Release(ctx context.Context, o plan.Stamped, owners []plan.Owner) error {
-	client, err := a.resource(o.Desired.GroupVersionKind(), o.Key.Namespace)
+	gvk, served := a.servedVersion(o.Desired.GroupVersionKind())
+	if !served {
+		return nil
+	}
+	client, err := a.resource(gvk, o.Key.Namespace)
 	if err != nil {
 		return err
 	}
