@@ -40,6 +40,7 @@ type reconciliation[C client.Object, F any] struct {
 	pruned       bool         // Set by decide: what the plan no longer has was judged too.
 	cache        *renderCache // Set by prepare: the plan as it is kept for the next reconcile; nil for controllers without a PlanCache.
 	evictions    int          // Set by prepare.
+	rendered     bool         // Set by prepare when it ended without an error: there is a plan, or a problem.
 	gatherFailed bool         // Set by prepare when gather found a problem, so that there is no plan, and by resolveOwners when the plan is not applied.
 
 	inventories  []*keeper.Inventory                // Set by resolveOwners; empty for a stack that owns its children directly.

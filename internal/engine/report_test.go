@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	testclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -148,14 +149,20 @@ func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestWhatFailsForLongIsReported: a status must not say Ready for ever of what cannot be applied, nor nothing of what is new, while each
-// attempt ends before its report. What passes within seconds is not reported.
-func TestWhatFailsForLongIsReported(t *testing.T) {
+// readingStacks are bareStacks that read objects of others.
+func readingStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClock) {
 	s, clock := bareStacks()
 	s.jobs = background.New(background.Options[watch.Referrer]{
 		Clock: clock, Namespace: func(watch.Referrer) string { return "" }, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard(),
 	})
 	s.readers = &reader.Readers{Informers: s.informers, Catalog: s.catalog, Jobs: s.jobs, Clock: clock}
+	return s, clock
+}
+
+// TestWhatFailsForLongIsReported: a status must not say Ready for ever of what cannot be applied, nor nothing of what is new, while each
+// attempt ends before its report. What passes within seconds is not reported.
+func TestWhatFailsForLongIsReported(t *testing.T) {
+	s, clock := readingStacks()
 	denied := errors.New("write the Inventories: denied")
 	attempt := func(deleted bool) *metav1.Condition {
 		p := passOf("a", s.stateOf(client.ObjectKey{Namespace: "a", Name: "x"}), "")

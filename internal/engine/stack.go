@@ -453,6 +453,9 @@ func (s *stacks[C, F]) run(ctx context.Context, p *reconciliation[C, F], adopts 
 	switch {
 	case errors.Is(err, errStaleCache):
 		return reconcile.Result{}, nil
+	case err != nil && adopts && !p.rendered && p.cr.GetDeletionTimestamp() != nil && s.failsForLong(p.key):
+		// A deletion must not hang for what may never be read.
+		return reconcile.Result{}, s.adoptUnrendered(ctx, p.before)
 	case err != nil:
 		return s.fail(ctx, p, err)
 	case done:
@@ -523,6 +526,7 @@ func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F], ado
 	if err := s.render(ctx, p); err != nil {
 		return true, err
 	}
+	p.rendered = true
 	p.tellWait()
 	if adopts {
 		return s.adopt(ctx, p)

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"mlkeeper.dev/internal/engine/backoff"
@@ -109,12 +110,17 @@ const reportedAfter = 8
 // fail ends a reconcile that cannot go on to its report, such as for an Inventory that cannot be written. Without a report of what fails
 // for long, the status would say Ready of what is not applied, or nothing of a new custom resource.
 func (s *stacks[C, F]) fail(ctx context.Context, p *reconciliation[C, F], err error) (reconcile.Result, error) {
-	if p.cr.GetDeletionTimestamp() != nil || s.queue.backoff.NumRequeues(reconcile.Request{NamespacedName: p.key}) < reportedAfter {
+	if p.cr.GetDeletionTimestamp() != nil || !s.failsForLong(p.key) {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, err
 	}
 	p.gatherFailed, p.transient = true, err
 	return s.report(ctx, p)
+}
+
+// failsForLong says that so many attempts have failed that the next failure is told.
+func (s *stacks[C, F]) failsForLong(key client.ObjectKey) bool {
+	return s.queue.backoff.NumRequeues(reconcile.Request{NamespacedName: key}) >= reportedAfter
 }
 
 // withMetadata gives a custom resource the metadata in the answer to the write of its status, which includes what others wrote
