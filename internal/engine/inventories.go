@@ -174,6 +174,7 @@ func (s *stacks[C, F]) needsInventories(stack plan.Stack, p plan.Plan, recorded 
 // persistInventory writes the inventory entries into the Inventories, or else onto the status of the custom resource.
 func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C, F], ready bool) error {
 	if p.gatherFailed {
+		s.takeHeldInventory(p)
 		return nil
 	}
 	entries := s.entriesToKeep(p)
@@ -202,6 +203,13 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 	}
 	state.pending.Set(nil)
 	return nil
+}
+
+// takeHeldInventory has the status list what one lists that is not written yet, and which this one replaces.
+func (s *stacks[C, F]) takeHeldInventory(p *reconciliation[C, F]) {
+	if held := p.state.pendingStatus; held != nil {
+		*s.def.Common(p.cr).Inventory = *held
+	}
 }
 
 // entriesToKeep returns the entries of the plan's objects and of those that are not known to be gone.

@@ -248,9 +248,7 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (
 	if at := requestedAt(p.cr); at != "" {
 		*s.def.Common(p.cr).LastHandledReconcileAt = at
 	}
-	if pending := p.state.pendingStatus; pending != nil {
-		*s.def.Common(p.cr).Inventory = *pending // This write replaces the one that was held.
-	}
+	s.takeHeldInventory(p)
 	reason, by := reasonSuspendAnnotation, "the annotation "+keeper.SuspendAnnotation
 	if p.cr.GetAnnotations()[keeper.SuspendAnnotation] != "true" {
 		reason, by = reasonSuspendField, "spec.suspend"
@@ -260,10 +258,10 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (
 		Message:            "nothing is written until " + by + " is removed",
 		ObservedGeneration: p.cr.GetGeneration(),
 	}, metav1.NewTime(s.Clock.Now()))
-	_, err := s.writeStatus(ctx, p, true)
+	wait, err := s.writeStatus(ctx, p, true)
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeSuspended)
 	s.metrics.suspend(s.def.GVK.Kind, p.key)
-	return reconcile.Result{}, err
+	return reconcile.Result{RequeueAfter: wait}, err
 }
 
 // objectState tells what is known of one object after this pass's writes.

@@ -5,10 +5,13 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
+	"mlkeeper.dev/internal/engine/status"
 )
 
 // TestWhatIsSuspendedStays: nothing of a suspended stage is pruned, not even what a stage of its hooks had that the plan no longer has,
@@ -44,6 +47,49 @@ func TestASuspensionKeepsTheInventory(t *testing.T) {
 	}
 	if got := p.cr.Status.Inventory.Entries; len(got) != 1 || got[0].UID != "child" {
 		t.Errorf("the inventory is %v", got)
+	}
+}
+
+// TestAFailedGatherKeepsTheInventory: the next status replaces the one that was held, which lists children that exist.
+func TestAFailedGatherKeepsTheInventory(t *testing.T) {
+	s, _ := readingStacks()
+	s.sys = projecting{func() {}}
+	p := passOf("a", newState("uid"), "")
+	p.cr, p.reader = p.before.DeepCopy(), s.readers.New(reader.Request{})
+	p.state.pendingStatus = &keeper.ResourceInventory{Entries: []keeper.InventoryEntry{{UID: "child"}}}
+	p.gatherFailed, p.problems = true, []plan.Problem{{Class: plan.Waiting, Reason: "Missing"}}
+	if _, err := s.report(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.cr.Status.Inventory.Entries; len(got) != 1 || got[0].UID != "child" {
+		t.Errorf("the inventory is %v", got)
+	}
+}
+
+// TestTheStatusOfASuspendedIsRepairedAfterAPause: nothing else looks at it again.
+func TestTheStatusOfASuspendedIsRepairedAfterAPause(t *testing.T) {
+	s, clock := bareStacks()
+	state := newState("uid")
+	for range 6 {
+		state.rewrites.Again(backoff.TakenBack, clock.Now())
+	}
+	pass := func() reconcile.Result {
+		t.Helper()
+		p := passOf("a", state, "")
+		p.cr, p.reader = p.before.DeepCopy(), &reader.Reader{}
+		p.cr.Annotations = map[string]string{keeper.SuspendAnnotation: "true"}
+		result, err := s.suspended(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.written, err = status.Sum(p.cr); err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	pass()
+	if result := pass(); !state.rewrites.Waits(clock.Now()) || result.RequeueAfter != state.rewrites.Due().Sub(clock.Now()) {
+		t.Errorf("it is looked at again after %s", result.RequeueAfter)
 	}
 }
 
