@@ -114,8 +114,8 @@ func (m *Manager) WaitForCacheSync(ctx context.Context) bool {
 	})
 }
 
-// HasSynced reports whether the manager runs and every declared watch whose API is served has synced, but for forbidden ones on
-// kinds that users chose. It is false before Start: the catalog is empty then, so no API counts as served.
+// HasSynced reports whether the manager runs and every declared watch whose API is served has synced, but for those on kinds that users
+// chose, such as one whose conversion webhook is down. It is false before Start: the catalog is empty then, so no API counts as served.
 func (m *Manager) HasSynced() bool {
 	missing, running := m.Unsynced()
 	return running && len(missing) == 0
@@ -131,16 +131,15 @@ func (m *Manager) Unsynced() (missing map[schema.GroupKind]error, running bool) 
 	}
 	missing = map[schema.GroupKind]error{}
 	for _, inf := range m.informersLocked() {
-		if m.hasSyncedLocked(inf) {
+		if inf.chosen || m.hasSyncedLocked(inf) {
 			continue
 		}
 		var forbidden error
 		if inf.running != nil {
 			forbidden = inf.running.forbidden()
 		}
-		if gk := inf.gvk.GroupKind(); forbidden == nil || !inf.chosen {
-			missing[gk] = errors.Join(missing[gk], forbidden)
-		}
+		gk := inf.gvk.GroupKind()
+		missing[gk] = errors.Join(missing[gk], forbidden)
 	}
 	return missing, true
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -713,6 +716,44 @@ func TestForbiddenReference(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// failing answers the requests for Deployments as an API server whose conversion webhook is down.
+type failing struct {
+	http.RoundTripper
+	asked *atomic.Int32
+}
+
+func (f failing) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(req.URL.Path, "/deployments") {
+		return f.RoundTripper.RoundTrip(req)
+	}
+	f.asked.Add(1)
+	return &http.Response{
+		StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"application/json"}}, Request: req,
+		Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}`)),
+	}, nil
+}
+
+// TestKindsOfUsersThatCannotBeListedDoNotCount: the definition of a user's kind may name a conversion webhook that never answers.
+func TestKindsOfUsersThatCannotBeListedDoNotCount(t *testing.T) {
+	var asked atomic.Int32
+	cfg := rest.CopyConfig(testConfig(t))
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return failing{rt, &asked} })
+	m := startManager(t, cfg, func(m *Manager) { m.WatchChosenChildren(deployments, "controller", nil) })
+	cluster.Eventually(t, timeout, func() error {
+		if missing, _ := m.Unsynced(); asked.Load() == 0 || !m.HasSynced() {
+			return fmt.Errorf("after %d requests these kinds count: %v", asked.Load(), missing)
+		}
+		return nil
+	})
+	if m.ChildSynced(deployments.GroupKind(), "controller") {
+		t.Error("the children count as known")
+	}
+	m.WatchChildren(deployments, "another", nil)
+	if missing, _ := m.Unsynced(); len(missing) != 1 || m.HasSynced() {
+		t.Errorf("of the manager's own watches are missing: %v", missing)
+	}
 }
 
 // TestForbiddenKindsOfUsersDoNotCount: a custom resource with a kind that the manager may not watch must not make the manager unready, and
