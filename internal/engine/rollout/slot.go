@@ -35,6 +35,8 @@ type Slot struct {
 	since   time.Time
 	members map[Key]bool
 	waiting map[Key]bool
+	// called are those that waited, were told that they may ask again, and have not asked yet, with when EndTurn saw them first.
+	called map[Key]time.Time
 	// exceeded are those that were not Ready by the deadline and have not reported it yet.
 	exceeded map[Key]bool
 }
@@ -56,6 +58,7 @@ func (s *Slot) Acquire(key Key, now time.Time) Grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := Grant{OK: true}
+	delete(s.called, key)
 	if s.away {
 		s.wait(key)
 		return Grant{Until: now.Add(Deadline)}
@@ -96,25 +99,52 @@ func (s *Slot) TakeTurn() []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.away = false
+	return s.call()
+}
+
+// call returns those that wait, and are to ask again.
+func (s *Slot) call() []Key {
 	out := slices.Collect(maps.Keys(s.waiting))
 	s.waiting = nil
+	if s.called == nil {
+		s.called = make(map[Key]time.Time, len(out))
+	}
+	for _, key := range out {
+		s.called[key] = time.Time{}
+	}
 	return out
 }
 
-// EndTurn ends the turn of this manager, unless a custom resource has the slot or waits for it. The turn of one whose namespace is not Ready
+// answerTime is how long a turn lasts for those that it has called and that do not ask, such as one that needs the slot no more.
+const answerTime = 30 * time.Second
+
+// expects says that one that was called may still ask.
+func (s *Slot) expects(now time.Time) bool {
+	for key, since := range s.called {
+		switch {
+		case since.IsZero():
+			s.called[key] = now
+		case now.Sub(since) >= answerTime:
+			delete(s.called, key)
+		}
+	}
+	return len(s.called) > 0
+}
+
+// EndTurn ends the turn of this manager, unless a custom resource has the slot or waits for it, or was called and may still ask. The turn of one whose namespace is not Ready
 // again by the deadline ends, too: exceeded are the custom resources that lose the slot.
 func (s *Slot) EndTurn(now time.Time) (ended bool, exceeded []Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	overdue := len(s.members) > 0 && !now.Before(s.since.Add(Deadline))
-	if len(s.members)+len(s.waiting) > 0 && !overdue {
+	if (s.expects(now) || len(s.members)+len(s.waiting) > 0) && !overdue {
 		return false, nil
 	}
 	if overdue {
 		exceeded = s.exceed()
 		s.changed("", time.Time{})
 	}
-	s.away = true
+	s.away, s.called = true, nil
 	return true, exceeded
 }
 
@@ -131,6 +161,7 @@ func (s *Slot) Release(key Key) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting, key)
+	delete(s.called, key)
 	delete(s.exceeded, key)
 	if !s.members[key] {
 		return nil
@@ -140,9 +171,7 @@ func (s *Slot) Release(key Key) []Key {
 		return nil
 	}
 	s.changed("", time.Time{})
-	out := slices.Collect(maps.Keys(s.waiting))
-	s.waiting = nil
-	return out
+	return s.call()
 }
 
 func (s *Slot) changed(holder string, since time.Time) {

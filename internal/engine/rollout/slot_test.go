@@ -133,6 +133,51 @@ func TestManagersThatShareShardsTakeTurns(t *testing.T) {
 	}
 }
 
+// TestATurnLastsUntilThoseItCalledHaveAsked: they are enqueued, and a manager looks at its turn before they are reconciled.
+func TestATurnLastsUntilThoseItCalledHaveAsked(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	at := func(ns string) Key {
+		return Key{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: "x"}}
+	}
+	for name, answer := range map[string]func(*Slot){
+		"it needs the slot no more": func(s *Slot) { s.Release(at("a")) },
+		"it rolls and is Ready":     func(s *Slot) { s.Acquire(at("a"), now); s.Release(at("a")) },
+		"it never asks":             func(*Slot) { now = now.Add(answerTime) },
+	} {
+		s := Slot{}
+		s.EndTurn(now)
+		s.Acquire(at("a"), now)
+		s.TakeTurn()
+		for range 2 {
+			if ended, _ := s.EndTurn(now.Add(answerTime - 1)); ended {
+				t.Errorf("%s: the turn ends before that", name)
+			}
+		}
+		now = now.Add(answerTime - 1)
+		answer(&s)
+		if ended, _ := s.EndTurn(now); !ended {
+			t.Errorf("%s: the turn goes on", name)
+		}
+	}
+	s := Slot{}
+	s.Acquire(at("a"), now)
+	s.Acquire(at("b"), now)
+	s.Release(at("a"))
+	if ended, _ := s.EndTurn(now); ended {
+		t.Error("the turn ends before the next namespace has asked")
+	}
+	s = Slot{}
+	s.EndTurn(now)
+	s.Acquire(at("a"), now)
+	s.Acquire(at("b"), now)
+	s.TakeTurn()
+	s.Acquire(at("a"), now)
+	s.Release(at("a"))
+	if ended, _ := s.EndTurn(now); ended {
+		t.Error("the turn ends with the first of those that it has called")
+	}
+}
+
 // TestATurnEndsAtTheDeadline: a namespace that does not become Ready again, such as one whose pods cannot start with a new release, does not
 // keep the other managers from their turns.
 func TestATurnEndsAtTheDeadline(t *testing.T) {
