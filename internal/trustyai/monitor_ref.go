@@ -13,6 +13,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/scrape"
 )
 
@@ -184,6 +185,7 @@ func checkRelabelings(given any, field string) *plan.Problem {
 	if !ok || len(list) > maxRelabelings {
 		return refProblem(field, "", fmt.Sprintf("is not a list of at most %d", maxRelabelings))
 	}
+	left := maxExpressions
 	for i, item := range list {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		rule, ok := item.(map[string]any)
@@ -201,27 +203,33 @@ func checkRelabelings(given any, field string) *plan.Problem {
 			case "separator":
 				_, valid = value.(string)
 			case "regex":
-				valid = isExpression(value)
+				valid = isExpression(value, &left)
 			case "sourceLabels":
 				valid = isLabelNames(value)
 			default:
 				return refProblem(at+"."+quoteKey(key), "", "is not allowed: a relabeling may leave metrics out, and nothing else")
 			}
 			if !valid {
-				return refProblem(at+"."+quoteKey(key), "", "is not what Prometheus takes there")
+				return refProblem(at+"."+quoteKey(key), "", "is not what Prometheus takes there, or takes too much of its memory")
 			}
 		}
 	}
 	return nil
 }
 
-func isExpression(given any) bool {
+// maxExpressions bounds the regular expressions of all relabelings, and maxExpression each, in instructions: Prometheus compiles them.
+const maxExpressions, maxExpression = 20_000, 10_000
+
+// isExpression tells a regular expression as Prometheus reads it (prometheus, model/relabel/relabel.go, NewRegexp), and takes it from what is
+// left for others.
+func isExpression(given any, left *int) bool {
 	const limit = 4096
 	text, ok := given.(string)
 	if !ok || len(text) > limit {
 		return false
 	}
-	_, err := regexp.Compile("^(?s:" + text + ")$")
+	size, err := bounded.Expression("^(?s:"+text+")$", min(maxExpression, *left))
+	*left -= size
 	return err == nil
 }
 

@@ -195,3 +195,32 @@ func Test_AnIntervalUnderASecondIsRefused(t *testing.T) {
 		t.Error(p.Problems, monitor)
 	}
 }
+
+// Test_ExpressionsAreBounded: a repetition makes 500 MiB of a regular expression of 3 KiB, here and in Prometheus.
+func Test_ExpressionsAreBounded(t *testing.T) {
+	rules := func(regex string, n int) string {
+		rule := `{"action":"drop","regex":"` + regex + `"}`
+		return `{"spec":{"endpoints":[{"metricRelabelings":[` + strings.TrimSuffix(strings.Repeat(rule+",", n), ",") + `]}]}}`
+	}
+	for name, tc := range map[string]struct {
+		ref, field string
+	}{
+		"one":          {rules("(?:"+strings.Repeat("a", 3300)+"){1000}", 1), "[0].regex"},
+		"the sum":      {rules("(?:abcdefgh){900}", 3), "[2].regex"},
+		"their texts":  {rules(strings.Repeat(`\\PL|`, 600), 9), "[8].regex"},
+		"a long one":   {rules(strings.Repeat("a|bc", 1000), 1), ""},
+		"as many":      {rules("trustyai_(a|b)_.{1,16}[0-9]{2}", maxRelabelings), ""},
+		"some of them": {rules("(?:abcdefgh){900}", 2), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			monitor, p := monitorOf(t, upstreamSpec, tc.ref, nil)
+			switch {
+			case tc.field == "" && (len(p.Problems) > 0 || monitor == nil):
+				t.Errorf("%+v", p.Problems)
+			case tc.field == "":
+			case len(p.Problems) != 1 || p.Problems[0].Field != refField+".spec.endpoints[0].metricRelabelings"+tc.field || monitor != nil:
+				t.Errorf("%+v", p.Problems)
+			}
+		})
+	}
+}

@@ -54,11 +54,11 @@ func Compile(expressions []keeper.HealthCheckExpr) (Rules, *Error) {
 	if len(expressions) == 0 {
 		return nil, nil
 	}
-	options := []cel.EnvOption{cel.ParserRecursionLimit(maxDepth), cel.ParserExpressionSizeLimit(maxSize)}
+	options := append(standard(), cel.ParserRecursionLimit(maxDepth), cel.ParserExpressionSizeLimit(maxSize))
 	for _, name := range variables {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
-	env, err := cel.NewEnv(options...)
+	env, err := cel.NewCustomEnv(options...)
 	if err != nil {
 		return nil, &Error{Message: err.Error()}
 	}
@@ -89,7 +89,10 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 	if t := ast.OutputType(); t != cel.BoolType && t != cel.DynType {
 		return nil, fmt.Errorf("gives %s, and no true or false", t)
 	}
-	return env.Program(ast, cel.CostLimit(maxCost))
+	if err := checkPatterns(ast); err != nil {
+		return nil, err
+	}
+	return env.Program(ast, cel.CostTracking(costs{}), cel.CostLimit(maxCost))
 }
 
 // Of returns the health of an object by the first rule for its kind; false where there is none, or for an object that is being deleted.
