@@ -71,6 +71,9 @@ func parse(text string, as prototext.UnmarshalOptions) (Config, error) {
 	if len(text) > maxSize {
 		return Config{}, fmt.Errorf("is larger than %d bytes", maxSize)
 	}
+	if err := checkSize(text); err != nil {
+		return Config{}, err
+	}
 	m := dynamicpb.NewMessage(serverConfig)
 	if err := as.Unmarshal([]byte(text), m); err != nil {
 		return Config{}, errors.New(plain(err))
