@@ -70,8 +70,11 @@ func (c Config) Broker() acm.Broker {
 }
 
 const (
-	// maxFetch bounds what is fetched at once, in bytes; one record that is larger is fetched nevertheless, and refused.
-	maxFetch = 16 << 20
+	// maxFetch bounds what is fetched at once, in bytes, of which many small records make forty times as much; one batch that is larger is
+	// fetched nevertheless.
+	maxFetch = 1 << 20
+	// maxBatch bounds what a compressed batch becomes, in bytes. A record of acm.MaxSync fits in.
+	maxBatch = acm.MaxSync + 2<<20
 	// maxRecords is how many records make a batch.
 	maxRecords = 500
 	// delivery is how long one attempt to publish lasts.
@@ -98,7 +101,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 		return nil, err
 	}
 	out := []kgo.Opt{
-		kgo.SeedBrokers(c.Servers...), kgo.ClientID("mlkeeper"), kgo.FetchMaxBytes(maxFetch),
+		kgo.SeedBrokers(c.Servers...), kgo.ClientID("mlkeeper"), kgo.FetchMaxBytes(maxFetch), kgo.MaxDecompressBatchBytes(maxBatch),
 		kgo.RecordDeliveryTimeout(delivery), kgo.UnknownTopicRetries(absences), kgo.ProducerLinger(linger), kgo.Dialer(c.dialer()),
 	}
 	if mechanism != nil {

@@ -117,8 +117,17 @@ func (c *consumer) tryFirst(ctx context.Context) error {
 	if len(c.first) == 0 {
 		return nil
 	}
+	failure := c.commitAt(ctx, c.first)
+	if failure == nil {
+		c.first = nil
+	}
+	return failure
+}
+
+// commitAt commits positions.
+func (c *consumer) commitAt(ctx context.Context, positions map[int32]kgo.EpochOffset) error {
 	var failure error
-	c.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{c.topic: c.first},
+	c.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{c.topic: positions},
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
 			failure = err
 			if response == nil {
@@ -130,9 +139,6 @@ func (c *consumer) tryFirst(ctx context.Context) error {
 				}
 			}
 		})
-	if failure == nil {
-		c.first = nil
-	}
 	return failure
 }
 
@@ -178,9 +184,31 @@ func (c *consumer) run(ctx context.Context, to chan<- acm.Batch) {
 		if records := fetches.Records(); len(records) > 0 {
 			c.deliver(ctx, to, records)
 		}
+		c.skip(ctx, fetches)
 		c.client.AllowRebalance()
 		c.renew(fetches)
 	}
+}
+
+// skip goes over batches that would become more than maxBatch, at which the client stops otherwise until it is told to go on, and the next
+// client again. What precedes one was delivered before: the client tells of a batch when it has nothing else of its partition.
+func (c *consumer) skip(ctx context.Context, fetches kgo.Fetches) {
+	fetches.EachError(func(_ string, partition int32, err error) {
+		var large *kgo.ErrDecompressTooLarge
+		if ctx.Err() != nil || !errors.As(err, &large) {
+			return
+		}
+		c.log.Info("records are left out: their batch is compressed, and is too large without that", "partition", partition,
+			"offset", large.Offset, "next", large.NextOffset, "most", maxBatch)
+		at := kgo.EpochOffset{Epoch: large.Epoch, Offset: large.NextOffset}
+		c.committing.Lock()
+		defer c.committing.Unlock()
+		c.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{c.topic: {partition: at}})
+		delete(c.first, partition)
+		if failure := c.commitAt(ctx, map[int32]kgo.EpochOffset{partition: at}); failure != nil && ctx.Err() == nil {
+			c.log.Info("that they are left out is not stored yet: the next commit does it", "partition", partition, "why", failure.Error())
+		}
+	})
 }
 
 // renew looks for the topic anew where that was deleted. A topic of its name that is made later is another one to the client, which
@@ -204,7 +232,7 @@ func (c *consumer) note(fetches kgo.Fetches) {
 	refusals := false
 	fetches.EachError(func(_ string, partition int32, err error) {
 		switch {
-		case errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrMaxDecompress):
 		case c.optional && refused(err):
 			refusals = true
 			if c.toldRefused {
