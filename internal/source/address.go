@@ -9,37 +9,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"mlkeeper.dev/internal/address"
 )
 
 // guard decides which addresses may be reached.
 type guard struct{ allow, deny []netip.Prefix }
 
-// never are addresses that no archive is served from, but much that trusts whoever reaches it.
-var never = prefixes(
-	"0.0.0.0/8", "127.0.0.0/8", "::/128", "::1/128", // this machine
-	"169.254.0.0/16", "fe80::/10", "fec0::/10", // link-local, where clouds keep their metadata
-	"224.0.0.0/4", "240.0.0.0/4", "ff00::/8", // multicast, reserved and broadcast
-	"192.0.0.0/24",                // IETF's own, and Oracle's metadata
-	"100.100.100.200/32",          // Alibaba's metadata
-	"168.63.129.16/32",            // Azure's platform
-	"fd00:ec2::/32",               // AWS's metadata
-	"fd20:ce::/32",                // Google's metadata
-	"64:ff9b:1::/48", "2001::/32", // IPv4 behind a translator whose layout is not known, and Teredo
-)
-
-var (
-	nat64      = netip.MustParsePrefix("64:ff9b::/96")
-	sixToFour  = netip.MustParsePrefix("2002::/16")
-	compatible = netip.MustParsePrefix("::/96")
-)
-
-func prefixes(texts ...string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, t := range texts {
-		out = append(out, netip.MustParsePrefix(t))
-	}
-	return out
-}
+// reserved are addresses that some networks give to pods, and that no archive is served from.
+var reserved = netip.MustParsePrefix("240.0.0.0/4")
 
 // guarded is the guard of one fetch: it refuses the addresses of the cluster as they are now, too.
 func (s *Store) guarded(ctx context.Context) (guard, error) {
@@ -88,40 +66,16 @@ func plain(p netip.Prefix) netip.Prefix {
 
 // check refuses an address, with the IPv4 address that it stands for, unless it is allowed.
 func (g guard) check(ip netip.Addr) error {
-	ip = ip.Unmap().WithZone("")
-	if contains(g.allow, ip) {
+	ip = address.Plain(ip)
+	if address.Contains(g.allow, ip) {
 		return nil
 	}
-	inner, wraps := embedded(ip)
-	if contains(never, ip) || contains(g.deny, ip) || (wraps && g.check(inner) != nil) {
+	inner, wraps := address.Embedded(ip)
+	if address.Special(ip) || reserved.Contains(ip) || address.Contains(g.deny, ip) || (wraps && g.check(inner) != nil) {
 		return terminal(ReasonAddressRefused, "use a public server, or ask an administrator for --source-allow-cidr",
 			"the address %s is not to be reached by fetches", ip)
 	}
 	return nil
-}
-
-func contains(list []netip.Prefix, ip netip.Addr) bool {
-	for _, p := range list {
-		if p.Contains(ip) {
-			return true
-		}
-	}
-	return false
-}
-
-// embedded is the IPv4 address that an IPv6 address is translated to on its way.
-func embedded(ip netip.Addr) (netip.Addr, bool) {
-	if !ip.Is6() {
-		return netip.Addr{}, false
-	}
-	b := ip.As16()
-	switch {
-	case nat64.Contains(ip), compatible.Contains(ip):
-		return netip.AddrFrom4([4]byte(b[12:16])), true
-	case sixToFour.Contains(ip):
-		return netip.AddrFrom4([4]byte(b[2:6])), true
-	}
-	return netip.Addr{}, false
 }
 
 // checkHost refuses a host that is an address, or this machine by name. Other names are checked when they have been
@@ -151,9 +105,9 @@ func refusedName(host string) *Error {
 type dialer struct{ net.Dialer }
 
 // DialContext connects to an address that is not refused.
-func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := d.Dialer.DialContext(ctx, network, address)
-	host, _, _ := net.SplitHostPort(address)
+func (d *dialer) DialContext(ctx context.Context, network, to string) (net.Conn, error) {
+	conn, err := d.Dialer.DialContext(ctx, network, to)
+	host, _, _ := net.SplitHostPort(to)
 	if _, literal := netip.ParseAddr(host); err == nil || literal == nil {
 		return conn, err
 	}
@@ -170,8 +124,8 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 func (g guard) dialer(timeout time.Duration) *dialer {
 	return &dialer{net.Dialer{
 		Timeout: timeout,
-		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			to, err := netip.ParseAddrPort(address)
+		ControlContext: func(_ context.Context, _, addressed string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(addressed)
 			if err != nil {
 				return terminal(ReasonAddressRefused, "check the URI", "the connection goes to no address")
 			}

@@ -5,6 +5,14 @@ import (
 	"testing"
 )
 
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, t := range texts {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
+}
+
 func TestAddresses(t *testing.T) {
 	cluster := prefixes("10.96.0.0/12", "fd00:10::/64")
 	for _, c := range []struct {

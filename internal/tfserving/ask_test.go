@@ -49,14 +49,14 @@ func pod(ip string, ready, host bool) unstructured.Unstructured {
 		status = "True"
 	}
 	return unstructured.Unstructured{Object: map[string]any{
-		"spec":   map[string]any{"hostNetwork": host},
-		"status": map[string]any{"podIP": ip, "conditions": []any{map[string]any{"type": "Ready", "status": status}}},
+		"spec":   map[string]any{"hostNetwork": host, "nodeName": "node"},
+		"status": map[string]any{"podIP": ip, "hostIP": "192.168.0.1", "conditions": []any{map[string]any{"type": "Ready", "status": status}}},
 	}}
 }
 
 // fleet is a client for which the host tells the server.
 func fleet(servers map[string]http.HandlerFunc) *http.Client {
-	client := newClient()
+	client := newClient(nil)
 	client.Transport = tripper(func(r *http.Request) (*http.Response, error) {
 		host, _, _ := net.SplitHostPort(r.URL.Host)
 		serve := servers[host]
@@ -431,7 +431,7 @@ func TestARealServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := queryModel(t.Context(), newClient(), at.Hostname(), int32(port), wanted{name: "a/b c:d"})
+	got := queryModel(t.Context(), newClient(nil), at.Hostname(), int32(port), wanted{name: "a/b c:d"})
 	if !got.answered || len(got.versions) != 1 || got.versions[0].state != stateAvailable || path != "/v1/models/a%2Fb%20c%3Ad" {
 		t.Errorf("%+v by %s", got, path)
 	}
