@@ -31,7 +31,7 @@ type flight struct {
 
 // Fetch brings what a URI names and unpacks it, or finds that it is there already. Content that is pinned, by a digest
 // or as a commit, is asked for once; what may move is asked for every time, but is not sent or unpacked again while it
-// stays the same. Callers that ask for the same at the same time share one fetch. The caller closes the artifact. Errors
+// stays the same. Callers of a namespace that ask for the same at the same time share one fetch. The caller closes the artifact. Errors
 // are *Error.
 func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 	u, err := s.locate(r)
@@ -56,8 +56,9 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 
 // fetch asks for what may have changed, or is not there. Where it is the same as before, but gone from the disk, it asks once again.
 func (s *Store) fetch(ctx context.Context, r Request, u URI, key string, again bool) (*Artifact, error) {
-	// Two requests for one archive with two digests are not the same: one of them fails.
-	result := s.flights.DoChan(key+" "+u.Digest, func() (any, error) {
+	// Two requests for one archive with two digests are not the same: one of them fails. Nor are those of two namespaces: what a fetch takes
+	// counts for one, which may have to wait for space.
+	result := s.flights.DoChan(limit.NamespaceOf(ctx)+" "+key+" "+u.Digest, func() (any, error) {
 		return s.fly(ctx, &flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed, verify: r.verify})
 	})
 	select {

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"mlkeeper.dev/internal/limit"
 )
 
 func TestFetchUnpacksAnArchive(t *testing.T) {
@@ -292,6 +294,44 @@ func TestServersWithoutETagsSendButAreNotUnpackedAgain(t *testing.T) {
 	e := s.entries[a.ID]
 	if _, err := fetch(t, s, Request{URI: server.URL}); err != nil || s.entries[a.ID] != e {
 		t.Errorf("unpacked again: %v", err)
+	}
+}
+
+// TestANamespaceWaitsForNoFetchOfAnother, which counts for that one: it may wait for its turn. What both get is kept once.
+func TestANamespaceWaitsForNoFetchOfAnother(t *testing.T) {
+	data := forge(t)
+	var asked atomic.Int32
+	begun, gate := make(chan bool, 2), make(chan bool)
+	server := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			begun <- true
+			<-gate
+		}
+		_, _ = w.Write(data)
+	})
+	s := open(t, nil)
+	late := make(chan string, 1)
+	go func() {
+		a, err := s.Fetch(limit.WithNamespace(context.Background(), "one"), Request{URI: server.URL + "/x"})
+		if err != nil {
+			late <- err.Error()
+			return
+		}
+		defer a.Close()
+		late <- a.ID
+	}()
+	<-begun
+	ctx, cancel := context.WithTimeout(limit.WithNamespace(t.Context(), "other"), 10*time.Second)
+	defer cancel()
+	a, err := s.Fetch(ctx, Request{URI: server.URL + "/x"})
+	close(gate)
+	got := <-late
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if got != a.ID || len(s.entries) != 1 || asked.Load() != 2 {
+		t.Errorf("one has %s, the other %s, of %d entries, and the server was asked %d times", got, a.ID, len(s.entries), asked.Load())
 	}
 }
 
