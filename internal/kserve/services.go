@@ -88,6 +88,9 @@ func services(properties acm.Properties) ([]*unstructured.Unstructured, error) {
 func entitiesOf(properties acm.Properties) ([]entity, string, error) {
 	const list = "kserveInferenceEntities"
 	if raw, listed := properties[list]; listed {
+		if bounded.JSONInMemory(raw) > maxMemory {
+			return nil, list, invalid(list, "", fmt.Sprintf("it takes more than %d MiB of memory", maxMemory>>20), "split the element")
+		}
 		var out []entity
 		err := json.Unmarshal(raw, &out)
 		if err == nil && out == nil {

@@ -135,6 +135,7 @@ func TestRefusedProperties(t *testing.T) {
 		"values":             {list(declared("sklearn-iris", "kserve-test", "["+strings.Repeat("[],", 1<<18)+"[]]")), []string{"payload", "too large"}},
 		"much together":      {list(half...), []string{"kserveInferenceEntities[16].payload", "16 MiB", "split"}},
 		"too many":           {list(many...), []string{"101", "split"}},
+		"many of nothing":    {list(make([]map[string]any, 300_000)...), []string{"kserveInferenceEntities", "16 MiB", "split"}},
 	} {
 		got, err := services(properties(c.values))
 		if err == nil {

@@ -26,6 +26,13 @@ const reasonInvalidMonitoring = "InvalidServiceMonitoring"
 // maxRelabelings bounds what Prometheus does for each sample.
 const maxRelabelings = 64
 
+// maxRef bounds what a partial ServiceMonitor takes in memory, in bytes. It is decoded in every pass. The API server takes a quarter of that
+// in annotations (k8s.io/apimachinery, pkg/api/validation, TotalAnnotationSizeLimitB).
+const maxRef = 1 << 20
+
+// notTaken is what is wrong with a value of another form.
+const notTaken = "is not what Prometheus takes there"
+
 // monitorRef is what a partial ServiceMonitor (TrustyAI ADR 3) may change. The ServiceMonitor is written with the rights of
 // the operator and read with those of Prometheus, which the owner of a TrustyAIService has neither of. So what is scraped,
 // how it is reached and what is sent to it are not in here, and no field that this does not know passes.
@@ -47,6 +54,9 @@ func refProblem(field, value, message string) *plan.Problem {
 
 // readRef decodes and checks a partial ServiceMonitor against the interval that holds without it.
 func readRef(raw []byte, interval string) (*monitorRef, *plan.Problem) {
+	if bounded.JSONInMemory(raw) > maxRef {
+		return nil, refProblem(refField, "", fmt.Sprintf("is too large: it takes more than %d KiB of memory", maxRef>>10))
+	}
 	var partial map[string]any
 	if err := utiljson.Unmarshal(raw, &partial); err != nil || partial == nil {
 		return nil, refProblem(refField, "", "is not an object")
@@ -196,21 +206,26 @@ func checkRelabelings(given any, field string) *plan.Problem {
 			return refProblem(at+".action", quote(fmt.Sprint(rule["action"])), "is neither keep nor drop")
 		}
 		for _, key := range sortedKeys(rule) {
-			valid := false
+			wrong := ""
 			switch value := rule[key]; key {
 			case "action":
-				valid = true
 			case "separator":
-				_, valid = value.(string)
+				if _, isText := value.(string); !isText {
+					wrong = notTaken
+				}
 			case "regex":
-				valid = isExpression(value, &left)
+				if !isExpression(value, &left) {
+					wrong = notTaken + ", or takes too much of its memory"
+				}
 			case "sourceLabels":
-				valid = isLabelNames(value)
+				if !isLabelNames(value) {
+					wrong = notTaken
+				}
 			default:
-				return refProblem(at+"."+quoteKey(key), "", "is not allowed: a relabeling may leave metrics out, and nothing else")
+				wrong = "is not allowed: a relabeling may leave metrics out, and nothing else"
 			}
-			if !valid {
-				return refProblem(at+"."+quoteKey(key), "", "is not what Prometheus takes there, or takes too much of its memory")
+			if wrong != "" {
+				return refProblem(at+"."+quoteKey(key), "", wrong)
 			}
 		}
 	}
@@ -263,6 +278,19 @@ func (m *monitorRef) applyTo(monitor *unstructured.Unstructured, endpoint map[st
 	if m.endpoint["scrapeTimeout"] == nil {
 		fitTimeout(endpoint)
 	}
+}
+
+// unusedFields names the first fields of the metadata that are left out; empty where none is.
+func (m *monitorRef) unusedFields() string {
+	const most = 3
+	var names []string
+	for _, key := range m.unused[:min(len(m.unused), most)] {
+		names = append(names, refField+".metadata."+quoteKey(key))
+	}
+	if rest := len(m.unused) - most; rest > 0 {
+		names = append(names, fmt.Sprintf("and %d more", rest))
+	}
+	return joinWords(names)
 }
 
 // quoteKey prints a key of user input, on one line and not too long.

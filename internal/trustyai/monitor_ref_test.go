@@ -1,6 +1,9 @@
 package trustyai
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -222,5 +225,86 @@ func Test_ExpressionsAreBounded(t *testing.T) {
 				t.Errorf("%+v", p.Problems)
 			}
 		})
+	}
+}
+
+// Test_AMonitorThatIsTooLargeIsRefused: whoever may edit a TrustyAIService can fill what etcd stores of it, and the manager decodes it in
+// every pass. What is decoded takes many times what its text does.
+func Test_AMonitorThatIsTooLargeIsRefused(t *testing.T) {
+	const stored = 3 << 19
+	var labels strings.Builder
+	for i := range stored / 16 {
+		fmt.Fprintf(&labels, `"x%09d":"",`, i)
+	}
+	for name, ref := range map[string]string{
+		"lists":         `{"metadata":{"x":[` + strings.Repeat("[],", stored/3) + `[]]}}`,
+		"objects":       `{"metadata":{"x":[` + strings.Repeat("{},", stored/3) + `{}]}}`,
+		"metadata":      `{"metadata":{` + labels.String() + `"y":""}}`,
+		"labels":        `{"metadata":{"labels":{` + labels.String() + `"y":""}}}`,
+		"a long text":   `{"metadata":{"name":"` + strings.Repeat("[", stored) + `"}}`,
+		"nothing known": `{` + labels.String() + `"y":""}`,
+	} {
+		monitor, p := monitorOf(t, upstreamSpec, ref, nil)
+		if reasons(p) != "Terminal InvalidServiceMonitoring" || !strings.Contains(p.Problems[0].Message, "too large") || monitor != nil {
+			t.Errorf("%s: %v, %d warnings", name, reasons(p), len(p.Warnings))
+		}
+	}
+	// What fills the annotations of a ServiceMonitor is not.
+	annotations := `{"metadata":{"annotations":{"note":"` + strings.Repeat("x", 200<<10) + `"}}}`
+	if _, p := monitorOf(t, upstreamSpec, annotations, nil); len(p.Problems) > 0 {
+		t.Error(p.Problems)
+	}
+}
+
+// Test_OneWarningTellsOfUnusedMetadata: a warning for each key would be compared with each before it.
+func Test_OneWarningTellsOfUnusedMetadata(t *testing.T) {
+	var keys []string
+	for i := range 5000 {
+		keys = append(keys, fmt.Sprintf(`"x%04d":""`, i))
+	}
+	_, p := monitorOf(t, upstreamSpec, `{"metadata":{`+strings.Join(keys, ",")+`}}`, nil)
+	if len(p.Problems) > 0 || len(p.Warnings) != 1 {
+		t.Fatalf("%v, %d warnings", p.Problems, len(p.Warnings))
+	}
+	for _, want := range []string{"metadata.x0000, ", "x0002", "4997 more"} {
+		if !strings.Contains(p.Warnings[0], want) {
+			t.Errorf("the warning has no %q: %s", want, p.Warnings[0])
+		}
+	}
+}
+
+// Test_ExpressionsThatTakeLongAreRefused: they are parsed in every pass. A repetition is a few characters of an expression, and becomes
+// thousands of instructions, for Prometheus too.
+func Test_ExpressionsThatTakeLongAreRefused(t *testing.T) {
+	rules := func(expressions ...string) string {
+		var out []string
+		for _, one := range expressions {
+			text, err := json.Marshal(one)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, `{"action":"keep","regex":`+string(text)+`}`)
+		}
+		return `{"spec":{"endpoints":[{"metricRelabelings":[` + strings.Join(out, ",") + `]}]}}`
+	}
+	for name, ref := range map[string]string{
+		"a repetition":              rules(strings.Repeat(".{1000}", 100)),
+		"a repetition in another":   rules(strings.Repeat("((ab){30}c){30}", 9)),
+		"repetitions, each small":   rules(slices.Repeat([]string{".{900}"}, 60)...),
+		"texts, together long":      rules(slices.Repeat([]string{strings.Repeat("a", 1000)}, 25)...),
+		"the case of all of them":   rules(`(?i)[a-\x{ffff}]`),
+		"with another flag":         rules(`x(?si:[a-\x{1e900}])`),
+		"the case of the character": rules("(?i)[a-\U0001e900]"),
+	} {
+		if monitor, p := monitorOf(t, upstreamSpec, ref, nil); reasons(p) != "Terminal InvalidServiceMonitoring" || monitor != nil {
+			t.Errorf("%s: %v", name, p.Problems)
+		}
+	}
+	for _, ref := range []string{
+		rules(strings.Repeat("trustyai_metric|", 200)), rules("trustyai_.*", "(?i)TrustyAI_[a-z]{1,32}", "(?:é|ü)+", `[\x{100}-\x{200}]{0,9}`),
+	} {
+		if _, p := monitorOf(t, upstreamSpec, ref, nil); len(p.Problems) > 0 {
+			t.Error(p.Problems)
+		}
 	}
 }

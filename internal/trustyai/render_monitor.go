@@ -41,8 +41,8 @@ func (r *scene) monitor() {
 			return
 		}
 		ref.applyTo(o.Desired, endpoint)
-		for _, unused := range ref.unused {
-			r.warn("%s.metadata.%s is not used: the ServiceMonitor is %s/%s", refField, quoteKey(unused), r.cr.Namespace, r.names.serviceMonitor)
+		if unused := ref.unusedFields(); unused != "" {
+			r.warn("not used: %s; the ServiceMonitor is %s/%s", unused, r.cr.Namespace, r.names.serviceMonitor)
 		}
 	}
 	if r.secured {

@@ -3,6 +3,7 @@ package tenants
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -67,6 +68,15 @@ var paths = map[string][]path{
 					"endpoints": []any{map[string]any{"bearerTokenFile": "/var/run/secrets/token", "proxyUrl": "http://evil"}},
 				},
 			}
+		}},
+		{"serviceMonitoring.ref", func(h *hostile) any {
+			many, rules := map[string]any{}, []any{}
+			for i := range 64 {
+				many[fmt.Sprint(i)] = slices.Repeat([]any{[]any{}}, 1000)
+				rules = append(rules, map[string]any{"action": "keep", "regex": strings.Repeat(pick(h.Rand, ".{1000}", "(?i)[a-\uffff]"), 200)})
+			}
+			endpoint := map[string]any{"metricRelabelings": rules}
+			return pick[any](h.Rand, map[string]any{"metadata": many}, map[string]any{"spec": map[string]any{"endpoints": []any{endpoint}}})
 		}},
 	},
 	"Tfserv": {

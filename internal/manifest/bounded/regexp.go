@@ -1,9 +1,19 @@
 package bounded
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"regexp/syntax"
+	"strings"
+	"unicode/utf8"
 )
+
+// foldedCase finds the flag with which a regular expression ignores case.
+var foldedCase = regexp.MustCompile(`\(\?[msU]*i`)
+
+// errFolded refuses ranges through which the parser goes rune by rune (regexp/syntax, parse.go, appendFoldRange), for a second and more in 4 KiB.
+var errFolded = errors.New("the regular expression ignores the case of other characters than those of ASCII, which takes too long: leave out the flag i")
 
 // Expression is how many instructions a regular expression becomes once it is compiled, about. It is asked before a regular expression of a
 // user is compiled: a repetition is that many copies, so that 4 KiB become 500 MiB (Go, regexp/syntax, simplify.go and parse.go, maxSize).
@@ -12,6 +22,11 @@ import (
 func Expression(text string, most int) (int, error) {
 	if len(text) > most {
 		return 0, tooMany(most)
+	}
+	if strings.Contains(text, `\x{`) || strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		if foldedCase.MatchString(text) {
+			return 0, errFolded
+		}
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {

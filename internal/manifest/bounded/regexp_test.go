@@ -1,6 +1,7 @@
 package bounded
 
 import (
+	"errors"
 	"fmt"
 	"regexp/syntax"
 	"strings"
@@ -33,6 +34,20 @@ func TestRepetitionsCountForWhatTheyStandFor(t *testing.T) {
 	for _, text := range []string{"(", "a{1001}", "(a{100}){100}", `\8`, strings.Repeat("(", 1100) + strings.Repeat(")", 1100)} {
 		if _, err := Expression(text, 10_000); err == nil || !strings.Contains(err.Error(), "error parsing regexp") {
 			t.Errorf("%.60s: %v", text, err)
+		}
+	}
+}
+
+// TestTheCaseOfAllOfUnicodeIsNotIgnored: the parser takes a second for such ranges, before anything of them is counted.
+func TestTheCaseOfAllOfUnicodeIsNotIgnored(t *testing.T) {
+	for _, text := range []string{`(?i)[a-\x{ffff}]`, `x(?si:[a-\x{1e900}])`, "(?i)[a-\U0001e900]"} {
+		if _, err := Expression(text, 10_000); !errors.Is(err, errFolded) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{"(?i)[a-z]", `[a-\x{ffff}]`, "(?s:é)"} {
+		if _, err := Expression(text, 10_000); err != nil {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
