@@ -140,7 +140,12 @@ func gatherGatewayCA(ctx context.Context, read controller.Reader, cr *v1.TrustyA
 	if cr.Spec.HTTPRoute == nil || certs.Source != CertsServiceCA {
 		return certs.CA, nil
 	}
-	bundle, err := read.Referenced(ctx, gvkConfigMap, cr.Namespace, serviceCABundle)
+	return authorityOfServiceCA(ctx, read, cr.Namespace)
+}
+
+// authorityOfServiceCA is the authority of service-ca, in PEM; empty where OpenShift has not put it into the namespace.
+func authorityOfServiceCA(ctx context.Context, read controller.Reader, namespace string) (string, error) {
+	bundle, err := read.Referenced(ctx, gvkConfigMap, namespace, serviceCABundle)
 	if err != nil || bundle == nil {
 		return "", err
 	}

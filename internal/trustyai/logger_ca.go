@@ -34,9 +34,12 @@ const (
 type LoggerCA struct {
 	// Keeps says that this custom resource is the one that renders it.
 	Keeps bool
-	// Injected says that service-ca fills it, else Bundle is what it is to hold.
+	// Injected says that service-ca fills it, else Bundle is what it is to hold. Of a custom resource that does not render it, both are of the
+	// certificate authority of its service alone.
 	Injected bool
 	Bundle   string
+	// Incomplete says that Bundle lacks the authority of service-ca, which signs the certificate of a service, since that is not known.
+	Incomplete bool
 	// Untrusted says that it lacks the certificate authority of this service, and that this custom resource does not add it.
 	Untrusted bool
 	// Absent says that there is none, and Filled that service-ca fills the one that is there.
@@ -56,7 +59,8 @@ func (s *system) gatherLoggerCA(ctx context.Context, read controller.Reader, cr 
 	if err != nil {
 		return LoggerCA{}, err
 	}
-	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users, facts.Inference.Services)}
+	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users, facts.Inference.Services), Injected: true}
+	ofServiceCA := false
 	for _, user := range users {
 		source, ca := facts.Certs.Source, facts.Certs.CA
 		if user != cr {
@@ -67,17 +71,32 @@ func (s *system) gatherLoggerCA(ctx context.Context, read controller.Reader, cr 
 				return LoggerCA{}, err
 			}
 		}
-		out.Injected = out.Injected || source == CertsServiceCA
-		for _, certificate := range certificatesIn(ca) {
-			if !strings.Contains(out.Bundle, certificate) {
-				out.Bundle += certificate
-			}
+		// It replaces all that a ConfigMap holds, so that it fills none that another authority has to be in.
+		out.Injected = out.Injected && source == CertsServiceCA
+		ofServiceCA = ofServiceCA || source == CertsServiceCA
+		out.trust(ca)
+	}
+	if ofServiceCA && (!out.Keeps || !out.Injected) {
+		ca, err := authorityOfServiceCA(ctx, read, cr.Namespace)
+		if err != nil {
+			return LoggerCA{}, err
 		}
+		out.trust(ca)
+		out.Incomplete = len(certificatesIn(ca)) == 0
 	}
 	if !out.Keeps && (live != nil || !s.settings.DryRun) {
 		out.untrusted(live, cr, users, facts.Inference.Services)
 	}
 	return out, nil
+}
+
+// trust adds the certificates of an authority.
+func (ca *LoggerCA) trust(authority string) {
+	for _, certificate := range certificatesIn(authority) {
+		if !strings.Contains(ca.Bundle, certificate) {
+			ca.Bundle += certificate
+		}
+	}
 }
 
 // untrusted looks for the certificate authority of a custom resource in a ConfigMap that it does not keep, and for who is to add it.
@@ -88,10 +107,12 @@ func (ca *LoggerCA) untrusted(live *unstructured.Unstructured, cr *v1.TrustyAISe
 		file, _, _ := unstructured.NestedString(live.Object, "data", loggerCAFile)
 		theirs, ca.Filled = certificatesIn(file), live.GetAnnotations()[injectCA] == "true"
 	}
-	if ca.Injected {
-		// Users may have copied the authority of service-ca, which is not read here, into one of their own.
-		ca.Untrusted = !ca.Filled && !foreign(live)
-	} else {
+	switch {
+	case ca.Injected && ca.Filled:
+	case ca.Incomplete:
+		// Users may have copied the authority of service-ca into one of their own.
+		ca.Untrusted = !foreign(live)
+	default:
 		ca.Untrusted = slices.ContainsFunc(certificatesIn(ca.Bundle), func(one string) bool { return !slices.Contains(theirs, one) })
 	}
 	made, is := madeFor(live, cr)
@@ -207,6 +228,8 @@ func (r *scene) untrustedByLoggers() {
 		r.warn("the ConfigMap %s does not exist: the TrustyAIService %s is to make it, without which KServe's loggers cannot send to this service; "+
 			"see the status of %s", loggerCA, ca.Keeper, ca.Keeper)
 		return
+	case ca.Filled && ca.Keeper != "" && !ca.Left:
+		whose, remedy = "is filled by OpenShift's service-ca", "the TrustyAIService "+ca.Keeper+" is to write all authorities into it instead; see its status"
 	case ca.Filled:
 		whose, remedy = "is filled by OpenShift's service-ca", "use the certificates of service-ca for this service too"
 	case ca.Keeper == "":
@@ -225,6 +248,10 @@ func (r *scene) untrustedByLoggers() {
 func (r *scene) loggerCA() {
 	r.untrustedByLoggers()
 	ca := r.facts.LoggerCA
+	if ca.Keeps && ca.Incomplete {
+		r.warn("the ConfigMap %s has no certificate in %s, so that %s lacks the authority of OpenShift's service-ca and KServe's loggers cannot send to the "+
+			"services that have their certificates from it: restore it", serviceCABundle, serviceCAKey, loggerCA)
+	}
 	awaits := r.lacks(cmp.Or(r.facts.Certs.AwaitsCA, r.facts.Certs.AwaitsLeaf))
 	if !ca.Keeps || !ca.Injected && ca.Bundle == "" && awaits == "" {
 		return

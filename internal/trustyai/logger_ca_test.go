@@ -343,3 +343,67 @@ func TestLoggersBundleHoldsCertificatesOnly(t *testing.T) {
 		t.Errorf("it holds %s", got)
 	}
 }
+
+// mixed is a namespace with two services of which the given one has its certificates from service-ca, and the other one from MLKeeper.
+func mixed(t *testing.T, ofServiceCA string) (*cluster, []*v1.TrustyAIService) {
+	t.Helper()
+	c, all := logged(t, "tas", "young")
+	for i := range all {
+		if all[i].Name != ofServiceCA {
+			renderAmong(t, c, all, i)
+		}
+	}
+	c.Remove(plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: "ns", Name: loggerCA})
+	c.APIs[gvkServiceCA] = true
+	for _, name := range []string{ofServiceCA + "-tls", ofServiceCA + "-internal"} {
+		c.Put(servingCertificate(name, map[string]string{"tls.crt": "x", "tls.key": "y"}))
+	}
+	return c, all
+}
+
+func theServiceCA() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{serviceCAKey: pemOf("service-ca")}}}
+	u.SetGroupVersionKind(gvkConfigMap)
+	u.SetNamespace("ns")
+	u.SetName(serviceCABundle)
+	return u
+}
+
+// TestServiceCAAndAnotherAuthorityShareTheBundle: what service-ca fills holds no other authority, so that the loggers of a service with another
+// one would send nothing any more.
+func TestServiceCAAndAnotherAuthorityShareTheBundle(t *testing.T) {
+	for _, ofServiceCA := range []string{"tas", "young"} {
+		c, all := mixed(t, ofServiceCA)
+		own := map[string]string{"tas": "young", "young": "tas"}[ofServiceCA]
+		p := renderAmong(t, c, all, 0)
+		if got := bundleIn(p, t); got != authorityIn(c, own) || len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], serviceCABundle) {
+			t.Errorf("%s, the authority of service-ca is not there: %v, %q", ofServiceCA, p.Warnings, got)
+		}
+		c.Remove(plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: "ns", Name: loggerCA})
+		c.Put(theServiceCA())
+		p = renderAmong(t, c, all, 0)
+		u := mustFind(t, p, "ConfigMap", loggerCA)
+		if u.GetAnnotations()[injectCA] != "" || len(p.Warnings) > 0 {
+			t.Errorf("%s: service-ca is asked to fill it: %v, %v", ofServiceCA, u.GetAnnotations(), p.Warnings)
+		}
+		for name, ca := range map[string]string{"service-ca": pemOf("service-ca"), own: authorityIn(c, own)} {
+			if got := bundleIn(p, t); ca == "" || !strings.Contains(got, ca) {
+				t.Errorf("%s: it has no authority of %s: %s", ofServiceCA, name, got)
+			}
+		}
+	}
+}
+
+// TestABundleWithoutServiceCAIsWarnedOf: of a service of service-ca that does not keep the bundle.
+func TestABundleWithoutServiceCAIsWarnedOf(t *testing.T) {
+	c, all := mixed(t, "young")
+	c.Put(theServiceCA())
+	live := bundleOf(c, all[0], "tas")
+	if text := strings.Join(renderAmong(t, c, all, 1).Warnings, " "); !strings.Contains(text, "is kept by the TrustyAIService tas") {
+		t.Errorf("the warnings are %q", text)
+	}
+	live.Object["data"] = map[string]any{loggerCAFile: authorityIn(c, "tas") + pemOf("service-ca")}
+	if text := renderAmong(t, c, all, 1).Warnings; len(text) > 0 {
+		t.Errorf("it has the authority: %v", text)
+	}
+}
