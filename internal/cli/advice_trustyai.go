@@ -197,8 +197,9 @@ var trustyAIAdvice = map[string]advice{
 	"PreExisting": {meaning: "The same entry existed before; it stays when the service is deleted.", quiet: true},
 	"Pending":     {meaning: "It is being wired.", remedy: "Wait a moment.", quiet: true},
 	"NotServed": {
-		meaning: "The entry exists, but the image of the service does not serve that address, or its generation is unknown.",
-		remedy:  "Look at the condition Ready of the service: spec.image, spec.imageGeneration and spec.exposure must fit together.",
+		meaning: "The entry exists, but the image of the service does not serve that address, its generation is unknown, or the logger has no TLS.",
+		remedy: "Look at the condition Ready of the service: spec.image, spec.imageGeneration and spec.exposure must fit together. Remove " +
+			"spec.predictor.logger of an InferenceService whose logger has no TLS: MLKeeper sets another one.",
 	},
 	"NotReachable": {meaning: "It is wired once the service is available.", remedy: "Wait until the service is Ready."},
 	"OptedOut": {

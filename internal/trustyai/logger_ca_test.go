@@ -329,17 +329,22 @@ func TestABundleThatWasLeftIsAdopted(t *testing.T) {
 
 // TestLoggersBundleHoldsCertificatesOnly: who may read ConfigMaps, and not Secrets, gets nothing else out of the Secret that the spec names.
 func TestLoggersBundleHoldsCertificatesOnly(t *testing.T) {
-	c, all := logged(t, "tas")
-	authority, err := pki.NewAuthority(rand.Reader, testNow, "authority")
-	if err != nil {
-		t.Fatal(err)
+	c, all := logged(t, "tas", "young")
+	want := ""
+	for _, cr := range all {
+		authority, err := pki.NewAuthority(rand.Reader, testNow, cr.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cr.Spec.TLS = &v1.TLSSpec{SecretName: "mine-" + cr.Name}
+		c.Put(secretOf2("ns", cr.Spec.TLS.SecretName, map[string]string{
+			"tls.crt": "x", "tls.key": "y", "ca.crt": "a password\n" + string(authority.KeyPEM) + string(authority.CertPEM),
+		}))
+		want += string(authority.CertPEM)
 	}
-	all[0].Spec.TLS = &v1.TLSSpec{SecretName: "mine"}
-	c.Put(secretOf2("ns", "mine", map[string]string{
-		"tls.crt": "x", "tls.key": "y", "ca.crt": "a password\n" + string(authority.KeyPEM) + string(authority.CertPEM),
-	}))
+	c.Others = servicesOf(all[1:])
 	_, p := gatherAndRender(t, c, all[0])
-	if got := bundleIn(p, t); got != string(authority.CertPEM) {
+	if got := bundleIn(p, t); got != want {
 		t.Errorf("it holds %s", got)
 	}
 }

@@ -28,6 +28,10 @@ const (
 	loggerDetail         = loggerMode
 	loggerUpstreamDetail = loggerMode + " upstream"
 	loggerOpenDetail     = loggerMode + " upstream-http"
+	// istioInject is the annotation by whose value true the original operator knows an InferenceService with a sidecar of Istio. Only for such a one
+	// it makes the VirtualService that sends what has no TLS to the port with TLS (trustyai-service-operator HEAD 11c335b
+	// controllers/tas/inference_services.go, patchKServe).
+	istioInject = "sidecar.istio.io/inject"
 )
 
 // loggerAnnotations are what KServe derives from the logger and leaves behind without it; upstream drops them too.
@@ -169,7 +173,7 @@ func kserveEligible(target *unstructured.Unstructured, recorded []wiring.Entry) 
 
 // openLogger is the entry of a logger without TLS that the original operator has set for a Secured service. It stays as long
 // as it is there: another address would restart the predictor (invariant 8), and where the original used it in earnest, Istio
-// redirects it to the port with TLS.
+// redirects it to the port with TLS. Without Istio, the status says that nothing is let in there (shutOut).
 func openLogger(
 	cr *v1.TrustyAIService, target *unstructured.Unstructured, recorded []wiring.Entry, clusterDomain string,
 ) (entry wiring.Entry, set bool) {
@@ -182,6 +186,11 @@ func openLogger(
 		return entry, isLogger(logger, entry)
 	}
 	return entry, len(recorded) == 0 && upstreamLogger(logger, entry)
+}
+
+// shutOut says that nothing arrives of what the logger of an entry sends: it has no TLS, and no sidecar that adds it.
+func shutOut(entry wiring.Entry, target *unstructured.Unstructured) bool {
+	return entry.Detail == loggerOpenDetail && target.GetAnnotations()[istioInject] != "true"
 }
 
 // editLogger sets or takes out the one logger that an InferenceService can have. A logger that MLKeeper did not record is

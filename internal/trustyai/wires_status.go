@@ -130,6 +130,9 @@ func wiringOfTarget(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructu
 		if cr.Status.URL == "" {
 			return unwired(ReasonNotServed, "its payloads are sent where the image of the service does not receive them, or is not known to: see the condition Ready")
 		}
+		if shutOut(o.Entry, target) {
+			return unwired(ReasonNotServed, "its logger has no TLS and is not let in: remove spec.predictor.logger, and MLKeeper sets one with TLS")
+		}
 		return v1.WiringStatus{Wired: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message}
 	}
 	return unwired(ReasonPending, "it is being wired")

@@ -466,8 +466,22 @@ func TestAdoptionKeepsALoggerWithoutTLS(t *testing.T) {
 	if got := loggerOf(s.target()); !strings.Contains(got, open) {
 		t.Errorf("the logger of the original is replaced by %s", got)
 	}
-	if st := WiringOf(cr, Wired{Targets: map[string][]*unstructured.Unstructured{WireKServe: {s.target()}}}); st[0].Wired != metav1.ConditionTrue {
+	told := func() v1.WiringStatus {
+		return WiringOf(cr, Wired{Targets: map[string][]*unstructured.Unstructured{WireKServe: {s.target()}}})[0]
+	}
+	// The NetworkPolicy lets nobody in without TLS.
+	if st := told(); st.Wired != metav1.ConditionFalse || st.Reason != ReasonNotServed || !strings.Contains(st.Message, "remove spec.predictor.logger") {
 		t.Errorf("status %+v", st)
+	}
+	before := s.target().DeepCopy()
+	s.user(func(u *unstructured.Unstructured) {
+		marks := before.GetAnnotations()
+		marks[istioInject] = "true"
+		u.SetAnnotations(marks)
+	})
+	s.settle(cr)
+	if st := told(); st.Wired != metav1.ConditionTrue || loggerOf(s.target()) != loggerOf(before) {
+		t.Errorf("with the sidecar of Istio, the status is %+v", st)
 	}
 	s.user(func(u *unstructured.Unstructured) {
 		unstructured.RemoveNestedField(u.Object, "spec", "predictor", "logger")
