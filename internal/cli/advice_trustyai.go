@@ -220,7 +220,7 @@ var trustyAIAdvice = map[string]advice{
 	},
 	"NoPredictor":  {meaning: "It has no predictor to set a logger on.", remedy: "Give it a predictor."},
 	"NoContainers": {meaning: "The Deployment has no containers that could be read.", remedy: "Correct the Deployment."},
-	"ModelMesh":    {meaning: "ModelMesh sends its payloads, once ModelMesh itself is wired.", quiet: true},
+	"ModelMesh":    {meaning: "ModelMesh sends the payloads of all its models, once ModelMesh itself is wired.", quiet: true},
 	"DeploymentModeUnknown": {
 		meaning: "Its deployment mode is unknown.", remedy: "Use Standard, RawDeployment, Serverless, Knative or ModelMesh.",
 	},

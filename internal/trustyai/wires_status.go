@@ -35,6 +35,10 @@ const (
 	maxWiringMessage = 1024
 )
 
+// meshSends tells of an InferenceService of ModelMesh, which has one list of payload processors for all of its models.
+const meshSends = "ModelMesh sends the payloads of all its models: neither the annotation " + keeper.WireAnnotation +
+	" nor spec.inferenceServices.selector applies to it"
+
 // Wired is what the wiring status of a service is computed from.
 type Wired struct {
 	// Services are the custom resources of the namespace that are alive; whether the service itself is among them
@@ -75,7 +79,7 @@ func WiringOf(cr *v1.TrustyAIService, in Wired) []v1.WiringStatus {
 	}
 	for i := range out {
 		if out[i].Reason == ReasonModelMesh && meshed {
-			out[i].Wired, out[i].Message = metav1.ConditionTrue, "ModelMesh sends its payloads"
+			out[i].Wired, out[i].Message = metav1.ConditionTrue, meshSends
 		}
 	}
 	return firstWirings(out)
@@ -145,8 +149,11 @@ func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.
 	eligible := func(o *v1.TrustyAIService) bool { return ADRShape(o) == ADRShape(cr) }
 	if wire.Name == WireKServe {
 		eligible = kserveEligible(target, recordedIn(target))
+		mode := kserveModeOf(target)
 		selected, err := selects(cr, target.GetLabels())
 		switch {
+		case mode == kserveMesh:
+			return unwired(ReasonModelMesh, "Once it is wired itself, "+meshSends)
 		case optedOut(target):
 			return unwired(ReasonOptedOut, fmt.Sprintf("its annotation %s is false", keeper.WireAnnotation))
 		case err != nil:
@@ -154,9 +161,7 @@ func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.
 		case !selected:
 			return unwired(ReasonNotSelected, "spec.inferenceServices.selector does not select it")
 		}
-		switch kserveModeOf(target) {
-		case kserveMesh:
-			return unwired(ReasonModelMesh, "ModelMesh sends its payloads, once ModelMesh itself is wired")
+		switch mode {
 		case kservePending:
 			if len(wanted) == 0 {
 				return unwired(ReasonModePending, fmt.Sprintf("KServe has not told yet how it deploys it: it is wired once KServe's "+

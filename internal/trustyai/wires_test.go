@@ -676,3 +676,27 @@ func TestNobodyWaitsForAStalledService(t *testing.T) {
 		t.Errorf("the logger is %q", got)
 	}
 }
+
+// TestModelMeshTellsOfAllItsModels: it sends the payloads of all models, so that an owner who opted one out must not read that nothing is sent.
+func TestModelMeshTellsOfAllItsModels(t *testing.T) {
+	cr := service("n", false, 0)
+	mesh := simulate(t, wireNamed(WireMeshDeployments), "mesh")
+	mesh.Put(meshDeployment(t))
+	mesh.settle(cr)
+	cr.Spec.InferenceServices = selectorFor("team", "other")
+	unselected := isvc(t, "ModelMesh", "")
+	out := isvc(t, "ModelMesh", "")
+	out.SetName("out")
+	out.SetAnnotations(map[string]string{deploymentMode: "ModelMesh", keeper.WireAnnotation: "false"})
+	for wired, targets := range map[metav1.ConditionStatus]map[string][]*unstructured.Unstructured{
+		metav1.ConditionTrue:  {WireKServe: {unselected, out}, WireMeshDeployments: {mesh.target()}},
+		metav1.ConditionFalse: {WireKServe: {unselected, out}},
+	} {
+		for _, st := range WiringOf(cr, Wired{Targets: targets}) {
+			told := strings.Contains(st.Message, keeper.WireAnnotation) && strings.Contains(st.Message, "spec.inferenceServices.selector")
+			if st.Kind == kindInferenceService && (st.Wired != wired || st.Reason != ReasonModelMesh || !told) {
+				t.Errorf("status %+v", st)
+			}
+		}
+	}
+}
