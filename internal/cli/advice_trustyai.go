@@ -213,7 +213,8 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "spec.inferenceServices.selector cannot be used.", remedy: "Correct the selector.", stalled: true,
 	},
 	"ManagedByAnotherService": {
-		meaning: "Another TrustyAIService wires it.", remedy: "Nothing, if that is wanted; otherwise delete the one that the message names.", quiet: true,
+		meaning: "Another TrustyAIService wires it.", quiet: true,
+		remedy: "Nothing, if that is wanted; otherwise delete the one that the message names, or resume it if it is suspended.",
 	},
 	"UserConfigured": {
 		meaning: "It has a logger that a user configured, which MLKeeper does not overwrite.", remedy: "Remove spec.predictor.logger to have it wired.",

@@ -172,12 +172,23 @@ func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.
 				"Knative, Serverless or ModelMesh", deploymentMode))
 		}
 	}
+	return whyWaiting(cr, services(in.Services, eligible), wanted)
+}
+
+// whyWaiting names what a service waits for that may wire a target, as far as the others that may are concerned, oldest first.
+func whyWaiting(cr *v1.TrustyAIService, oldestFirst []*v1.TrustyAIService, wanted []wiring.Entry) v1.WiringStatus {
 	if len(wanted) > 0 {
 		return unwired(ReasonManagedByAnotherService, fmt.Sprintf("%s is the one that wires it", wanted[0].Owner))
 	}
-	if first := services(in.Services, eligible); len(first) > 0 && ownerID(first[0]) != ownerID(cr) {
-		return unwired(ReasonManagedByAnotherService, fmt.Sprintf("TrustyAIService %s is the oldest of the namespace and wires it "+
-			"once it is reachable", first[0].Name))
+	if len(oldestFirst) > 0 && ownerID(oldestFirst[0]) != ownerID(cr) {
+		until := "wires it once it is reachable"
+		if suspended(oldestFirst[0]) {
+			until = "is to wire it, but it is suspended: resume it, or delete it"
+		}
+		return unwired(ReasonManagedByAnotherService, fmt.Sprintf("TrustyAIService %s is the oldest of the namespace and %s", oldestFirst[0].Name, until))
+	}
+	if suspended(cr) {
+		return unwired(ReasonNotReachable, "it is wired once the service is resumed and reachable")
 	}
 	return unwired(ReasonNotReachable, "it is wired once the service is reachable")
 }

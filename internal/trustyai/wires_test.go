@@ -700,3 +700,25 @@ func TestModelMeshTellsOfAllItsModels(t *testing.T) {
 		}
 	}
 }
+
+// TestASuspendedOldestIsNamed: it wires nothing new however reachable it is, and keeps the younger ones from it.
+func TestASuspendedOldestIsNamed(t *testing.T) {
+	old, young := service("old", false, 0), service("young", false, 1)
+	told := func(cr *v1.TrustyAIService) v1.WiringStatus {
+		return WiringOf(cr, Wired{
+			Services: []client.Object{old, young}, Targets: map[string][]*unstructured.Unstructured{WireKServe: {isvc(t, "Standard", "")}},
+		})[0]
+	}
+	old.Annotations = map[string]string{keeper.SuspendAnnotation: "true"}
+	if st := told(young); st.Reason != ReasonManagedByAnotherService || strings.Contains(st.Message, "reachable") || !strings.Contains(st.Message, "resume") {
+		t.Errorf("status %+v", st)
+	}
+	if st := told(old); !strings.Contains(st.Message, "resumed") {
+		t.Errorf("status of the suspended one %+v", st)
+	}
+	old.Annotations = nil
+	setReachable(old, false)
+	if st := told(young); !strings.Contains(st.Message, "once it is reachable") {
+		t.Errorf("status %+v", st)
+	}
+}
