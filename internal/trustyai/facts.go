@@ -221,6 +221,11 @@ type Certs struct {
 	MissingKeys []string
 }
 
+// withoutAuthority says that there is a certificate, and that what it is verified with is known neither to MLKeeper nor to the platform.
+func (c Certs) withoutAuthority() bool {
+	return c.Source != CertsServiceCA && c.Digest != "" && c.CA == "" && c.AwaitsCA == ""
+}
+
 // OwnSecret is a kubernetes.io/tls Secret of the operator's own CA.
 type OwnSecret struct {
 	Name          string

@@ -38,6 +38,8 @@ type LoggerCA struct {
 	// certificate authority of its service alone.
 	Injected bool
 	Bundle   string
+	// Unverified says that nobody has the authority of this service: its certificate came without one.
+	Unverified bool
 	// Incomplete says that Bundle lacks the authority of service-ca, which signs the certificate of a service, since that is not known.
 	Incomplete bool
 	// Untrusted says that it lacks the certificate authority of this service, and that this custom resource does not add it.
@@ -59,10 +61,11 @@ func (s *system) gatherLoggerCA(ctx context.Context, read controller.Reader, cr 
 	if err != nil {
 		return LoggerCA{}, err
 	}
-	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users, facts.Inference.Services), Injected: true}
+	certs := facts.Certs
+	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users, facts.Inference.Services), Injected: true, Unverified: certs.withoutAuthority() && !foreign(live)}
 	ofServiceCA := false
 	for _, user := range users {
-		source, ca := facts.Certs.Source, facts.Certs.CA
+		source, ca := certs.Source, certs.CA
 		if user != cr {
 			if !out.Keeps {
 				continue
@@ -248,6 +251,10 @@ func (r *scene) untrustedByLoggers() {
 func (r *scene) loggerCA() {
 	r.untrustedByLoggers()
 	ca := r.facts.LoggerCA
+	if ca.Unverified {
+		r.warn("the Secret %s has no ca.crt with a certificate, so that the ConfigMap %s lacks the authority of this service and KServe's loggers cannot send "+
+			"to it: add the certificate of the issuer as ca.crt", r.names.tlsSecret, loggerCA)
+	}
 	if ca.Keeps && ca.Incomplete {
 		r.warn("the ConfigMap %s has no certificate in %s, so that %s lacks the authority of OpenShift's service-ca and KServe's loggers cannot send to the "+
 			"services that have their certificates from it: restore it", serviceCABundle, serviceCAKey, loggerCA)

@@ -412,3 +412,40 @@ func TestABundleWithoutServiceCAIsWarnedOf(t *testing.T) {
 		t.Errorf("it has the authority: %v", text)
 	}
 }
+
+// TestACertificateWithoutAuthorityIsWarnedOf: no logger can verify the service, whoever keeps the bundle.
+func TestACertificateWithoutAuthorityIsWarnedOf(t *testing.T) {
+	for name, want := range map[string]bool{"": true, "ca.crt": false} {
+		for i := range 2 {
+			c, all := logged(t, "tas", "young")
+			c.APIs[gvkRoute] = false
+			renderAmong(t, c, all, 1-i)
+			all[i].Spec.TLS = &v1.TLSSpec{SecretName: "mine"}
+			data := map[string]string{"tls.crt": "x", "tls.key": "y"}
+			if name != "" {
+				data[name] = authorityIn(c, all[1-i].Name)
+			}
+			c.Put(secretOf2("ns", "mine", data))
+			c.Others = servicesOf(all[1-i : 2-i])
+			_, p := gatherAndRender(t, c, all[i])
+			if text := strings.Join(p.Warnings, " "); strings.Contains(text, "the Secret mine has no ca.crt") != want {
+				t.Errorf("%s with %q: the warnings are %q", all[i].Name, name, text)
+			}
+		}
+	}
+}
+
+// TestWiredOverTLSNamesTheConfiguration: MLKeeper does not see whether KServe's agents mount the bundle.
+func TestWiredOverTLSNamesTheConfiguration(t *testing.T) {
+	for _, exposure := range []v1.Exposure{v1.ExposureSecured, v1.ExposurePlain} {
+		cr := service("n", false, 0)
+		cr.Spec.Exposure = exposure
+		s := simulate(t, wireNamed(WireKServe), "m")
+		s.Put(isvc(t, "Standard", ""))
+		s.settle(cr)
+		st := WiringOf(cr, Wired{Targets: map[string][]*unstructured.Unstructured{WireKServe: {s.target()}}})[0]
+		if told := strings.Contains(st.Message, loggerCA); st.Reason != ReasonWired || told != (exposure == v1.ExposureSecured) {
+			t.Errorf("%s: %+v", exposure, st)
+		}
+	}
+}

@@ -145,8 +145,7 @@ func (r *scene) checkExpiry() {
 
 // checkAuthority warns of a Route whose router cannot verify the service: without destinationCACertificate it trusts service-ca only.
 func (r *scene) checkAuthority() {
-	certs := r.facts.Certs
-	if !r.facts.Serves.Route || certs.Source == CertsServiceCA || certs.Digest == "" || certs.CA != "" || certs.AwaitsCA != "" {
+	if !r.facts.Serves.Route || !r.facts.Certs.withoutAuthority() {
 		return
 	}
 	r.warn("the Secret %s has no ca.crt with a certificate, so that the Route %s names no destinationCACertificate and its router answers 503 unless it trusts "+

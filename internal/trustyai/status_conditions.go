@@ -135,7 +135,8 @@ func (v *view) existingClaim() finding {
 }
 
 // database tells of the database: a pod is ready only with a connection to it, and pods of before are no evidence of the current credentials. A
-// rollout that exceeded its deadline is no evidence of the database, since it does so for every cause, such as an image that cannot be pulled. Pods, which may have some, are not read.
+// rollout that exceeded its deadline is no evidence of the database, since it does so for every cause, such as an image that cannot be pulled.
+// Pods, which may have some, are not read.
 func (v *view) database() finding {
 	rollout := v.rollout()
 	switch db := v.facts.Database; {

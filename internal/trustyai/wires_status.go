@@ -137,7 +137,11 @@ func wiringOfTarget(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructu
 		if shutOut(o.Entry, target) {
 			return unwired(ReasonNotServed, "its logger has no TLS and is not let in: remove spec.predictor.logger, and MLKeeper sets one with TLS")
 		}
-		return v1.WiringStatus{Wired: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message}
+		message := o.Message
+		if message == "" && wire.Name == WireKServe && strings.HasPrefix(o.Entry.Value, "https://") {
+			message = "payloads arrive if KServe's configuration names " + loggerCA + " as logger.caBundle"
+		}
+		return v1.WiringStatus{Wired: metav1.ConditionTrue, Reason: o.Reason, Message: message}
 	}
 	return unwired(ReasonPending, "it is being wired")
 }
