@@ -97,7 +97,7 @@ var trustyAIAdvice = map[string]advice{
 		remedy:  "Create the Secret that the message names; the service then recovers automatically.",
 	},
 	"DBCredentialsError": {
-		meaning: "The Secret with the database's credentials misses keys; no pod starts without them.",
+		meaning: "The Secret with the database's credentials, or that with its authority, misses keys; no pod starts without them.",
 		remedy:  "Add the keys that the message names; the service then recovers automatically.",
 	},
 	"DBNotChecked": {

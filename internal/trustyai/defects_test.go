@@ -333,3 +333,47 @@ func Test_AReleaseRestartsNoPods(t *testing.T) {
 		t.Errorf("the versions %v make the templates %v", versions, templates)
 	}
 }
+
+// TestADatabaseAuthorityWithoutCertificateIsRefused: pods with it would have a file that is not there, and connect to nothing.
+func TestADatabaseAuthorityWithoutCertificateIsRefused(t *testing.T) {
+	for text, complete := range map[string]bool{"": false, pemOf("authority"): true} {
+		c, cr := newCluster(), custom(t, databaseSpec)
+		c.Put(credentials("p"))
+		c.Put(secretOf2("ns", "tas-db-ca", map[string]string{"ca.crt": text, "other": "x"}))
+		facts, p := gatherAndRender(t, c, cr)
+		if facts.Database.usable() != complete || (find(p, "Deployment", "tas") != nil) != complete {
+			t.Errorf("ca.crt %q: usable %t, problems %s", text, facts.Database.usable(), reasons(p))
+		}
+		if complete {
+			continue
+		}
+		if reasons(p) != "Waiting DBCredentialsError" {
+			t.Fatal(reasons(p))
+		}
+		problem := p.Problems[0].Error()
+		for _, want := range []string{"tas-db-ca", "add ca.crt"} {
+			if !strings.Contains(problem, want) {
+				t.Errorf("the problem does not say %q: %s", want, problem)
+			}
+		}
+		testSystem().Project(cr, facts, seen(p, nil))
+		if got := condition(cr, ConditionDBAvailable); !strings.HasPrefix(got, "False/DBCredentialsError/") {
+			t.Errorf("DBAvailable is %s", got)
+		}
+	}
+}
+
+// TestAMigrationWaitsForTheDatabaseAuthority: it interrupts the service, for pods that cannot connect.
+func TestAMigrationWaitsForTheDatabaseAuthority(t *testing.T) {
+	c, cr := newCluster(), custom(t, databaseSpec)
+	cr.Status.StorageFormat = v1.StoragePVC
+	c.Put(credentials("p"))
+	c.Put(secretOf2("ns", "tas-db-ca", map[string]string{"other": "x"}))
+	for range 2 {
+		facts, p := gatherAndRender(t, c, cr)
+		if facts.Next == nil || facts.Next.Phase != v1.MigrationPending || reasons(p) != "Waiting DBCredentialsError" {
+			t.Errorf("the migration is %+v, the problems are %s", facts.Next, reasons(p))
+		}
+		cr.Status.Migration = facts.Next
+	}
+}

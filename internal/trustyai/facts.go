@@ -173,14 +173,14 @@ type Database struct {
 	Missing []string
 	// Generation says that the Secret has the key databaseGeneration.
 	Generation bool
-	// CA says that the Secret <name>-db-ca exists.
-	CA bool
+	// CA says that the Secret <name>-db-ca exists, and Unsigned that it lacks the certificate that the connection is verified with.
+	CA, Unsigned bool
 	// Digest is a keyed digest of the values that the pods read, so that a rotation rolls them (invariant 16).
 	Digest string
 }
 
 // usable says that pods can be started with the credentials.
-func (d Database) usable() bool { return d.Found && len(d.Missing) == 0 }
+func (d Database) usable() bool { return d.Found && len(d.Missing) == 0 && !d.Unsigned }
 
 // CertSource is where the certificates of a Secured service come from.
 type CertSource string

@@ -420,7 +420,11 @@ func gatherDatabase(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 	if err != nil {
 		return Database{}, err
 	}
-	out := Database{Secret: n.databaseSecret, Found: secret != nil, CA: authority != nil}
+	ca := controller.Only(controller.SecretData(authority), corev1.ServiceAccountRootCAKey)
+	out := Database{
+		Secret: n.databaseSecret, Found: secret != nil, CA: authority != nil,
+		Unsigned: authority != nil && len(ca[corev1.ServiceAccountRootCAKey]) == 0,
+	}
 	if secret == nil {
 		return out, nil
 	}
@@ -432,7 +436,7 @@ func gatherDatabase(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 	}
 	out.Generation = len(data[generationKey]) > 0
 	known := controller.Only(data, slices.Concat(mandatoryKeys, []string{generationKey})...)
-	out.Digest = read.Digest(known, controller.Only(controller.SecretData(authority), corev1.ServiceAccountRootCAKey))
+	out.Digest = read.Digest(known, ca)
 	return out, nil
 }
 

@@ -215,6 +215,9 @@ func (r *scene) checkDatabase() bool {
 	case len(db.Missing) > 0:
 		r.problem(plan.Waiting, reasonDBCredentialsError, field, r.names.databaseSecret,
 			"the Secret lacks a value for "+strings.Join(db.Missing, ", "), "add the missing keys to the Secret")
+	case db.Unsigned:
+		r.problem(plan.Waiting, reasonDBCredentialsError, "metadata.name", r.cr.Name,
+			"the Secret "+r.names.databaseCA+", by which the connection to the database is verified, has no ca.crt", "add ca.crt to the Secret, or delete it")
 	default:
 		if !db.Generation {
 			r.warn("the Secret %s has no key databaseGeneration: the service neither creates nor updates its tables", r.names.databaseSecret)

@@ -142,7 +142,7 @@ func (v *view) database() finding {
 	switch db := v.facts.Database; {
 	case !db.Found:
 		return finding{no, reasonDBCredentialsNotFound, "Database credentials not found"}
-	case len(db.Missing) > 0:
+	case !db.usable():
 		return finding{no, reasonDBCredentialsError, "Error with database credentials"}
 	case rollout.Complete():
 		return finding{yes, "DBAvailable", "Database available"}
