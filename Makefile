@@ -26,6 +26,8 @@ CA_CERTIFICATES ?=
 NAMESPACE ?= mlkeeper-system
 # FORCE=1 makes install and deploy adopt definitions whose operator still runs, and take fields from other tools.
 FORCE ?=
+# TIMEOUT is how long uninstall and undeploy wait for the custom resources to go.
+TIMEOUT ?= 5m
 # CONTROLLERS are the controllers that deploy switches on, separated by spaces, and COMPONENTS the other parts of config/components; it
 # switches off all others, and deletes their rights. The controller kserve comes with the component participant.
 CONTROLLERS ?= trustyai tfserving kubeflow seldon
@@ -264,8 +266,8 @@ install: $(kubectl_deps) ## Apply the CustomResourceDefinitions and adopt those 
 	@KUBECTL="$(KUBECTL)" FORCE="$(FORCE)" hack/crds.sh
 
 .PHONY: uninstall
-uninstall: $(kubectl_deps) ## Delete the CustomResourceDefinitions, and with them every resource of these kinds.
-	$(KUBECTL) delete --ignore-not-found -k config/crd
+uninstall: $(kubectl_deps) ## Delete MLKeeper's CustomResourceDefinitions, and with them every resource of these kinds; another operator's stay.
+	@KUBECTL="$(KUBECTL)" TIMEOUT="$(TIMEOUT)" hack/uninstall.sh
 
 .PHONY: run
 run: build-mlkeeper ## Run the manager on this machine against the current kubeconfig (NAMESPACE=existing namespace, ARGS=further flags).
@@ -275,15 +277,18 @@ run: build-mlkeeper ## Run the manager on this machine against the current kubec
 deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace, CONTROLLERS="trustyai tfserving kubeflow seldon", COMPONENTS="participant network-policy ...").
 	@[[ "$(origin IMG)" != file ]] || { echo "make deploy: say which image to run, such as IMG=registry.example.com/mlkeeper:v0.1.0" >&2; exit 1; }
 	@IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" CONTROLLERS="$(CONTROLLERS)" COMPONENTS="$(COMPONENTS)" hack/overlay.sh
+	@KUBECTL="$(KUBECTL)" NAMESPACE="$(NAMESPACE)" hack/namespace.sh check
 	@KUBECTL="$(KUBECTL)" FORCE="$(FORCE)" CONTROLLERS="$(CONTROLLERS)$(if $(filter participant,$(COMPONENTS)), kserve)" hack/crds.sh
-	$(KUBECTL) apply --server-side $(if $(FORCE),--force-conflicts) -k bin/deploy
+	$(KUBECTL) apply --server-side $(if $(filter 1,$(FORCE)),--force-conflicts) -k bin/deploy
 	@[[ ! -e bin/deploy/off ]] || $(KUBECTL) delete --ignore-not-found -k bin/deploy/off
 
 .PHONY: undeploy
-undeploy: $(kubectl_deps) ## Delete what deploy applied.
+undeploy: $(kubectl_deps) ## Delete what deploy applied: the operator, MLKeeper's CustomResourceDefinitions and, where nothing of others is in it, the namespace.
 	@IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" CONTROLLERS="$(filter-out kserve,$(ALL_CONTROLLERS))" COMPONENTS="$(ALL_COMPONENTS)" hack/overlay.sh
 	$(KUBECTL) delete --ignore-not-found -k bin/deploy/off
-	$(KUBECTL) delete --ignore-not-found -k bin/deploy
+	$(KUBECTL) delete --ignore-not-found -k bin/undeploy
+	@KUBECTL="$(KUBECTL)" TIMEOUT="$(TIMEOUT)" hack/uninstall.sh
+	@KUBECTL="$(KUBECTL)" NAMESPACE="$(NAMESPACE)" hack/namespace.sh delete
 
 # The tools. Each is rebuilt when the go.mod that pins its version changes.
 

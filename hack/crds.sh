@@ -9,11 +9,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 read -r -a kubectl <<<"${KUBECTL:-kubectl}"
+[[ ${FORCE-} == 1 ]] || FORCE=''
 apply=(apply --server-side)
 patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
-state='{.metadata.name}|{.metadata.labels.app\.kubernetes\.io/part-of}|{.spec.conversion.strategy}'
-state+='|{.spec.conversion.webhook.clientConfig.service.namespace}|{.spec.conversion.webhook.clientConfig.service.name}'
-state+='|{.spec.preserveUnknownFields}'
+. hack/live.sh
+state=$live'|{.spec.conversion.webhook.clientConfig.service.namespace}|{.spec.conversion.webhook.clientConfig.service.name}'
+state+='|{.spec.preserveUnknownFields}|{.metadata.deletionTimestamp}'
 pruned=$(mktemp -d)
 trap 'rm -rf "$pruned"' EXIT
 
@@ -21,14 +22,13 @@ folders=(config/crd/engine)
 for controller in ${CONTROLLERS-trustyai tfserving kubeflow seldon kserve}; do
   folders+=("config/crd/$controller")
 done
-plain=() forced=() pruning=() webhooks=() answering=() adopting=() adopted_folders=" "
+plain=() forced=() pruning=() webhooks=() answering=() deleting=() adopting=() adopted_folders=" "
 for folder in "${folders[@]}"; do
   for file in "$folder"/*_*.yaml; do
-    name=${file##*/} name=${name%.yaml}
-    # A file is named GROUP_PLURAL.yaml, its definition PLURAL.GROUP.
-    name=${name#*_}.${name%%_*}
+    name=$(name_of "$file")
     found=$("${kubectl[@]}" get crd "$name" --ignore-not-found -o "jsonpath=$state")
-    IFS='|' read -r there owner strategy namespace service unknown <<<"$found"
+    IFS='|' read -r there owner strategy namespace service unknown deleted <<<"$found"
+    [[ -z $deleted ]] || deleting+=("$name")
     converter=${service:+"the Service $namespace/$service"}
     if [[ $strategy == Webhook ]]; then
       webhooks+=("$name")
@@ -40,7 +40,7 @@ for folder in "${folders[@]}"; do
       fi
       [[ $ready != *true* ]] || answering+=("  $name, whose versions ${converter:-a URL} converts")
     fi
-    if [[ $strategy == Webhook || -n $there && $owner != mlkeeper ]]; then
+    if [[ -n $there ]] && foreign "$owner" "$strategy"; then
       adopted_folders+="$folder "
       managers=$("${kubectl[@]}" get crd "$name" --show-managed-fields -o 'jsonpath={.metadata.managedFields[*].manager}')
       managers=$(tr ' ' '\n' <<<"$managers" | sort -u | sed '/^kube-apiserver$/d' | xargs)
@@ -54,6 +54,14 @@ for folder in "${folders[@]}"; do
     elif [[ -n ${FORCE-} || $adopted_folders == *" $folder "* ]]; then forced+=(-f "$file"); else plain+=(-f "$file"); fi
   done
 done
+if ((${#deleting[@]} > 0)); then
+  {
+    printf 'Nothing was installed: %s is being deleted, and with it every object of its kind.\n' "${deleting[@]}"
+    echo "Wait until it is gone, or remove what holds it:"
+    finalizers "${deleting[@]}"
+  } >&2
+  exit 1
+fi
 if ((${#answering[@]} > 0)) && [[ -z ${FORCE-} ]]; then
   {
     echo "Nothing was installed: the operator of these CustomResourceDefinitions still runs:"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Write bin/deploy/kustomization.yaml, which deploys config/operator with the image IMG, the controllers CONTROLLERS and the parts of
 # config/components that COMPONENTS names to the namespace NAMESPACE, and bin/deploy/off/kustomization.yaml with the rights and
-# objects of the other parts. Definitions are never among the latter: with them every custom resource would go.
+# objects of the other parts. Definitions are never among the latter: with them every custom resource would go. bin/undeploy/kustomization.yaml
+# has what make undeploy deletes of the former by name, which are not the definitions either, nor the Namespace: another operator may have them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,6 +51,18 @@ components() {
   (($# == 0)) || printf "components:\n"
   (($# == 0)) || printf "  - $up/config/components/%s\n" "$@"
 }
+# without prints a patch that leaves out the objects of a kind, or one of a name.
+without() {
+  local version=$1 kind=$2 name=${3-}
+  cat <<YAML
+  - target: {kind: $kind${name:+, name: $name}}
+    patch: |-
+      \$patch: delete
+      apiVersion: $version
+      kind: $kind
+      metadata: {name: ${name:-any}}
+YAML
+}
 
 on=() off=() resources=''
 for name in "${controllers[@]}" "${parts[@]}"; do
@@ -63,7 +76,7 @@ for name in "${controllers[@]}" "${parts[@]}"; do
   fi
 done
 
-rm -rf bin/deploy && mkdir -p bin/deploy
+rm -rf bin/deploy bin/undeploy && mkdir -p bin/deploy bin/undeploy
 {
   cat <<YAML
 resources:
@@ -83,17 +96,15 @@ if ((${#off[@]} > 0)) || [[ -n $resources ]]; then
   mkdir bin/deploy/off
   {
     printf '%s' "$resources"
-    cat <<'YAML'
-patches:
-  - target:
-      kind: CustomResourceDefinition
-    patch: |-
-      $patch: delete
-      apiVersion: apiextensions.k8s.io/v1
-      kind: CustomResourceDefinition
-      metadata:
-        name: any
-YAML
+    printf 'patches:\n'
+    without apiextensions.k8s.io/v1 CustomResourceDefinition
+    # The proxies of Secured services, which keep running, are bound to it.
+    without rbac.authorization.k8s.io/v1 ClusterRole mlkeeper-trustyai-proxy
     components ../../.. "${off[@]}"
   } | kustomization >bin/deploy/off/kustomization.yaml
 fi
+{
+  printf 'resources:\n  - ../deploy\npatches:\n'
+  without apiextensions.k8s.io/v1 CustomResourceDefinition
+  without v1 Namespace
+} | kustomization >bin/undeploy/kustomization.yaml

@@ -247,6 +247,10 @@ func TestControllersAreSwitchedOff(t *testing.T) {
 		if err := runs(operator(t, c), with, without); err != nil {
 			t.Errorf("with %v: %v", on, err)
 		}
+		// The proxies of Secured services, which keep running, are bound to it.
+		if err := c.Client.Get(t.Context(), client.ObjectKey{Name: "mlkeeper-trustyai-proxy"}, &rbacv1.ClusterRole{}); err != nil {
+			t.Errorf("with %v: the role of the proxies: %v", on, err)
+		}
 		for _, controller := range all {
 			for _, definition := range build(t, filepath.Join("crd", controller)) {
 				if d := definitionOf(t, c, definition.GetName()); d == nil || d.DeletionTimestamp != nil {

@@ -343,8 +343,10 @@ metadata: {name: `+tasDefinition+`, annotations: {controller-gen.kubebuilder.io/
 	// Until it is served the API server writes its status.
 	c.AwaitServed(t, tasDefinition)
 	before := definitionOf(t, c, tasDefinition)
-	if out, err := run("install"); err == nil || !strings.Contains(out, "argocd-controller") || !strings.Contains(out, "FORCE=1") {
-		t.Errorf("%v\n%s", err, out)
+	for _, force := range []string{"", "0"} {
+		if out, err := run("install", "FORCE="+force); err == nil || !strings.Contains(out, "argocd-controller") || !strings.Contains(out, "FORCE=1") {
+			t.Errorf("FORCE=%s: %v\n%s", force, err, out)
+		}
 	}
 	if now := definitionOf(t, c, tasDefinition); now.ResourceVersion != before.ResourceVersion {
 		t.Error("it was written")
