@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -208,6 +210,35 @@ func TestCheckOverAnotherOperatorsDefinition(t *testing.T) {
 	setField(t, odh, "Removed", "spec", "components", "trustyai", "managementState")
 	if all := checks(t, checked(t, everything, odh), 0, "--pre"); all["DataScienceCluster default-dsc"].State != "" {
 		t.Errorf("%v", all)
+	}
+}
+
+// TestCheckOfADefinitionThatIsBeingDeleted: whatever it is, it goes.
+func TestCheckOfADefinitionThatIsBeingDeleted(t *testing.T) {
+	for name, u := range map[string]*unstructured.Unstructured{"MLKeeper's": shipped(t, tasDefinition), "another operator's": theirs(t)} {
+		now := metav1.Now()
+		u.SetDeletionTimestamp(&now)
+		u.SetFinalizers([]string{"customresourcecleanup.apiextensions.k8s.io"})
+		got := checks(t, checked(t, everything, u), 1, "--pre")[tasDefinition]
+		t.Log(name)
+		expect(t, got, checkProblem, "is being deleted", "finalizers", "kubectl get "+tasDefinition+" -A")
+		if !got.Definition.Deleting {
+			t.Errorf("the definition is %+v", got.Definition)
+		}
+	}
+}
+
+// TestCheckWithoutTheRightToReadEndpoints says which right is missing, and takes the other operator for one that runs.
+func TestCheckWithoutTheRightToReadEndpoints(t *testing.T) {
+	c := checked(t, everything, theirs(t))
+	c.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("list", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, "", nil)
+	})
+	stdout, stderr, err := run(t, NewCheckCommand(environment(fakeController{}, c)), "", "--pre")
+	for _, want := range []string{"warning " + tasDefinition + ": you may not list endpointslices.discovery.k8s.io", "stop that operator"} {
+		if status(err) != 1 || !strings.Contains(stdout, want) {
+			t.Errorf("%v: want %q:\n%s%s", err, want, stdout, stderr)
+		}
 	}
 }
 
