@@ -134,6 +134,9 @@ func byName(t *testing.T, objects []map[string]any) map[string]map[string]any {
 			continue
 		}
 		delete(annotations, "helm.sh/resource-policy")
+		if len(annotations) == 0 {
+			annotations = nil
+		}
 		u.SetAnnotations(annotations)
 		switch u.GetKind() {
 		case "Deployment":
@@ -286,6 +289,31 @@ func TestDefinitionsStayUnlessAskedOtherwise(t *testing.T) {
 			if got := u.GetAnnotations()["helm.sh/resource-policy"]; got != want {
 				t.Errorf("%s with %q: policy %q", u.GetName(), values, got)
 			}
+		}
+		// The proxies of Secured services, which stay with their definition, are bound to one ClusterRole.
+		for _, object := range byKind(objects)["ClusterRole"] {
+			u := unstructured.Unstructured{Object: object}
+			if policy := u.GetAnnotations()["helm.sh/resource-policy"]; (policy == want) != (u.GetName() == "mlkeeper-trustyai-proxy" || want == "") {
+				t.Errorf("%s with %q: policy %q", u.GetName(), values, policy)
+			}
+		}
+	}
+}
+
+// TestEveryRowOfTheValuesIsWhole: a row of the page has four cells, in one line.
+func TestEveryRowOfTheValuesIsWhole(t *testing.T) {
+	page, err := readme(filepath.Join(root, folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "|---|---|---|---|\n")
+	rows := strings.Split(strings.TrimSpace(table), "\n")
+	if len(rows) < 40 {
+		t.Errorf("there are %d rows", len(rows))
+	}
+	for _, row := range rows {
+		if cells := strings.Split(row, " | "); len(cells) != 4 || !strings.HasPrefix(row, "| `") || !strings.HasSuffix(row, " |") {
+			t.Errorf("%q has %d cells", row, len(cells))
 		}
 	}
 }

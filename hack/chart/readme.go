@@ -36,7 +36,8 @@ rights of that component alone. A cluster has one installation, whatever the nam
 with Helm 4.
 
 The CustomResourceDefinitions are templates, so that an upgrade brings new ones, and stay when the release is uninstalled, since every custom
-resource would go with them. Where ` + "`make install`" + ` or ` + "`kubectl apply`" + ` made them before, add
+resource would go with them. The ClusterRole ` + "`mlkeeper-trustyai-proxy`" + ` stays as well, since the proxies of Secured TrustyAIServices are bound to
+it. Where ` + "`make install`" + ` or ` + "`kubectl apply`" + ` made the definitions before, add
 ` + "`--take-ownership --force-conflicts`" + ` once. A definition of an original operator with a conversion webhook is refused:
 ` + "`make install`" + ` adopts it first, then set ` + "`crds.enabled=false`" + `.
 
@@ -55,16 +56,20 @@ func readme(chart string) ([]byte, error) {
 		return nil, fmt.Errorf("values.schema.json: %w", err)
 	}
 	out := bytes.NewBufferString(intro)
-	rows(out, "", &top)
+	if err := rows(out, "", &top); err != nil {
+		return nil, fmt.Errorf("values.schema.json: %w", err)
+	}
 	return out.Bytes(), nil
 }
 
 // rows writes a row for each value below one.
-func rows(out *bytes.Buffer, path string, s *schema) {
+func rows(out *bytes.Buffer, path string, s *schema) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		value := s.Properties[name]
 		if len(value.Properties) > 0 {
-			rows(out, path+name+".", value)
+			if err := rows(out, path+name+".", value); err != nil {
+				return err
+			}
 			continue
 		}
 		kind := fmt.Sprint(value.Type)
@@ -82,6 +87,12 @@ func rows(out *bytes.Buffer, path string, s *schema) {
 			}
 			kind = strings.Join(names, ", ")
 		}
-		fmt.Fprintf(out, "| `%s%s` | %s | `%s` | %s |\n", path, name, kind, value.Default, value.Description)
+		// A row is one line.
+		var standard bytes.Buffer
+		if err := json.Compact(&standard, value.Default); err != nil {
+			return fmt.Errorf("the default of %s%s: %w", path, name, err)
+		}
+		fmt.Fprintf(out, "| `%s%s` | %s | `%s` | %s |\n", path, name, kind, &standard, value.Description)
 	}
+	return nil
 }

@@ -113,6 +113,9 @@ const (
 	keep                  = "helm.sh/resource-policy: keep"
 )
 
+// proxyRole is the ClusterRole that the proxies of Secured services are bound to, which run on without the controller.
+const proxyRole = "mlkeeper-trustyai-proxy"
+
 // template builds the sources of a part and makes a template of them.
 func (p part) template(root string) ([]byte, error) {
 	objects, err := build(root, types.Kustomization{Namespace: namespacePlaceholder, Resources: below("", p.sources)})
@@ -152,6 +155,10 @@ func mark(object map[string]any) {
 	switch object["kind"] {
 	case "CustomResourceDefinition":
 		child("annotations")["helm.sh/resource-policy"] = "keep"
+	case "ClusterRole":
+		if metadata["name"] == proxyRole {
+			child("annotations")["helm.sh/resource-policy"] = "keep"
+		}
 	case "ValidatingAdmissionPolicyBinding":
 		object["spec"].(map[string]any)["validationActions"] = []any{actionPlaceholder}
 	case "ClusterRoleBinding":
@@ -185,6 +192,7 @@ var helpers = map[string]string{labelPlaceholder: "monitoringLabels", podPlaceho
 
 var (
 	braces     = regexp.MustCompile(`\{\{|\}\}`)
+	keepAlone  = regexp.MustCompile("  annotations:\n    " + keep + "\n  name:")
 	keepLine   = regexp.MustCompile(`(?m)^( *)` + keep + "\n")
 	included   = regexp.MustCompile(`(?m)^( *)(` + labelPlaceholder + "|" + podPlaceholder + "|" + userPlaceholder + `): ""$`)
 	argsLine   = regexp.MustCompile(`(?m)^( *)- ` + argsPlaceholder + "\n")
@@ -194,6 +202,8 @@ var (
 // fill turns the placeholders of an object into template actions. Braces of the object's own are kept from the template engine.
 func fill(data []byte) []byte {
 	data = braces.ReplaceAllFunc(data, func(b []byte) []byte { return []byte(`{{"` + string(b) + `"}}`) })
+	// Quoted, so that it is none of the lines that follow.
+	data = keepAlone.ReplaceAll(data, []byte("  {{- if .Values.crds.keep }}\n  annotations:\n    helm.sh/resource-policy: \"keep\"\n  {{- end }}\n  name:"))
 	data = keepLine.ReplaceAll(data, []byte("${1}{{- if .Values.crds.keep }}\n${1}"+keep+"\n${1}{{- end }}\n"))
 	data = annotation.ReplaceAll(data, []byte("  {{- with .Values.serviceAccount.annotations }}\n  annotations:\n{{ toYaml . | indent 4 }}\n  {{- end }}\n"))
 	data = included.ReplaceAllFunc(data, func(line []byte) []byte {

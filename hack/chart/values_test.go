@@ -129,3 +129,41 @@ monitoring:
 		}
 	}
 }
+
+// TestAClaimIsForOnePod: the next manager starts when the last one has let go of the claim, and may write to the volume.
+func TestAClaimIsForOnePod(t *testing.T) {
+	const recreate = `{"rollingUpdate":null,"type":"Recreate"}`
+	for _, one := range []struct{ values, strategy, group string }{
+		{"sources: {existingClaim: data}", recreate, "65532"},
+		{"sources: {existingClaim: data}\nrunAsGroup: 1000660000", recreate, "1000660000"},
+		// OpenShift gives each namespace a group of its own.
+		{"sources: {existingClaim: data}\nrunAsGroup: null", recreate, "null"},
+		{"", "null", "null"},
+	} {
+		objects, err := render(t, needed+one.values, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deployment := byKind(objects)["Deployment"][0]
+		if got := text(t, at(deployment, "spec", "strategy")); got != one.strategy {
+			t.Errorf("with %q the strategy is %s", one.values, got)
+		}
+		if got := text(t, at(deployment, "spec", "template", "spec", "securityContext", "fsGroup")); got != one.group {
+			t.Errorf("with %q the group of the volume is %s", one.values, got)
+		}
+	}
+}
+
+// TestTheTestOfTheReleaseMayLookAtWebhooks: mlkeeper check asks whether a webhook of a definition answers.
+func TestTheTestOfTheReleaseMayLookAtWebhooks(t *testing.T) {
+	objects, err := render(t, needed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range byKind(objects)["ClusterRole"] {
+		if at(role, "metadata", "name") == "mlkeeper-check" &&
+			!strings.Contains(text(t, role["rules"]), `{"apiGroups":["discovery.k8s.io"],"resources":["endpointslices"],"verbs":["list"]}`) {
+			t.Errorf("its rules are %s", text(t, role["rules"]))
+		}
+	}
+}

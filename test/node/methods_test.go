@@ -253,5 +253,6 @@ func withoutChart(t *testing.T, c *cluster.Cluster, _ *release) {
 	out, err := c.Helm(t, operatorNamespace, "uninstall", "mlkeeper", "--wait", "--timeout", patience.String())
 	must(t, out, err)
 	c.Kubectl(t, "delete", "crd", "-l", "app.kubernetes.io/part-of=mlkeeper", "--timeout="+patience.String())
+	c.Kubectl(t, "delete", "clusterrole", "mlkeeper-trustyai-proxy")
 	c.Kubectl(t, "delete", "namespace", operatorNamespace, "--timeout="+patience.String())
 }
