@@ -130,14 +130,14 @@ monitoring:
 	}
 }
 
-// TestAClaimIsForOnePod: the next manager starts when the last one has let go of the claim, and may write to the volume.
+// TestAClaimIsForOnePod: the next manager starts when the last one is deleted, and may write to the volume.
 func TestAClaimIsForOnePod(t *testing.T) {
-	const recreate = `{"rollingUpdate":null,"type":"Recreate"}`
+	const oneByOne = `{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1},"type":"RollingUpdate"}`
 	for _, one := range []struct{ values, strategy, group string }{
-		{"sources: {existingClaim: data}", recreate, "65532"},
-		{"sources: {existingClaim: data}\nrunAsGroup: 1000660000", recreate, "1000660000"},
+		{"sources: {existingClaim: data}", oneByOne, "65532"},
+		{"sources: {existingClaim: data}\nrunAsGroup: 1000660000", oneByOne, "1000660000"},
 		// OpenShift gives each namespace a group of its own.
-		{"sources: {existingClaim: data}\nrunAsGroup: null", recreate, "null"},
+		{"sources: {existingClaim: data}\nrunAsGroup: null", oneByOne, "null"},
 		{"", "null", "null"},
 	} {
 		objects, err := render(t, needed+one.values, nil)

@@ -170,15 +170,22 @@ func (c *checker) managerRights(ctx context.Context, m managerState) error {
 	return nil
 }
 
-// installRules are what make deploy needs, beside the rights that it grants.
+// installRules are what make deploy needs, beside the rights that it grants: it applies the kinds of config/operator and config/components, deletes
+// those of what is switched off, and looks for the pods of webhooks (hack/crds.sh).
 var installRules = func() []rule {
 	write := []string{"get", "create", "patch"}
+	all := append(slices.Clone(write), "delete")
 	return []rule{
 		{group: "apiextensions.k8s.io", resources: []string{"customresourcedefinitions"}, verbs: write},
-		{resources: []string{"namespaces", "serviceaccounts"}, verbs: write},
-		{group: "apps", resources: []string{"deployments"}, verbs: write},
-		{group: "rbac.authorization.k8s.io", resources: []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"}, verbs: write},
+		{resources: []string{"namespaces"}, verbs: write},
+		{group: "admissionregistration.k8s.io", resources: []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}, verbs: write},
+		{resources: []string{"configmaps", "secrets", "serviceaccounts", "services"}, verbs: all},
+		{group: "apps", resources: []string{"deployments"}, verbs: all},
+		{group: "networking.k8s.io", resources: []string{"networkpolicies"}, verbs: all},
+		{group: "policy", resources: []string{"poddisruptionbudgets"}, verbs: all},
+		{group: "rbac.authorization.k8s.io", resources: []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"}, verbs: all},
 		{group: "rbac.authorization.k8s.io", resources: []string{"clusterroles", "roles"}, verbs: []string{"bind", "escalate"}},
+		{group: "discovery.k8s.io", resources: []string{"endpointslices"}, verbs: []string{"list"}},
 	}
 }()
 

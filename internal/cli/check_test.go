@@ -17,6 +17,7 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
 
 	"mlkeeper.dev/config/crd"
 )
@@ -246,9 +247,57 @@ func TestCheckOfTheRightsToInstall(t *testing.T) {
 	all := checks(t, checked(t, func(_, verb, resource string) bool {
 		return verb != "*" && verb != "escalate" && resource != "deployments"
 	}), 1, "--pre")
-	expect(t, all["rights"], checkProblem, "get/create/patch deployments.apps", "escalate clusterroles.rbac.authorization.k8s.io")
+	expect(t, all["rights"], checkProblem, "get/create/patch/delete deployments.apps", "escalate clusterroles.rbac.authorization.k8s.io")
 	all = checks(t, checked(t, func(_, verb, _ string) bool { return verb != "*" }), 0, "--pre")
 	expect(t, all["rights"], checkOK)
+}
+
+// TestRightsToInstallAreThoseOfTheManifests: whoever lacks a right to write one of the kinds in config/ is told before, and not by half an
+// installation. The kinds of config/components are deleted where a component is off.
+func TestRightsToInstallAreThoseOfTheManifests(t *testing.T) {
+	has := func(gvk schema.GroupVersionKind, verbs ...string) {
+		resource := resourceOf(gvk)
+		for _, verb := range verbs {
+			if !slices.ContainsFunc(installRules, func(r rule) bool {
+				return r.group == gvk.Group && slices.Contains(r.resources, resource) && slices.Contains(r.verbs, verb)
+			}) {
+				t.Errorf("%s of %s.%s is not looked for", verb, resource, gvk.Group)
+			}
+		}
+	}
+	seen := map[schema.GroupVersionKind]bool{}
+	for pattern, verbs := range map[string][]string{
+		"install.yaml": {"get", "create", "patch"}, "components/*/*.yaml": {"get", "create", "patch", "delete"},
+		"rbac/*/*.yaml": {"get", "create", "patch", "delete"}, "monitoring/reader/*.yaml": {"get", "delete"},
+	} {
+		files, err := filepath.Glob(filepath.Join("..", "..", "config", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for text := range strings.SplitSeq(string(raw), "\n---\n") {
+				var one metav1.TypeMeta
+				if err := yaml.Unmarshal([]byte(text), &one); err != nil {
+					t.Fatalf("%s: %v", file, err)
+				}
+				// Files that kustomize reads, and the participant's own one, are no objects.
+				if gvk := one.GroupVersionKind(); gvk.Kind != "" && gvk.Group != "kustomize.config.k8s.io" {
+					seen[gvk] = true
+					has(gvk, verbs...)
+				}
+			}
+		}
+	}
+	if len(seen) < 12 {
+		t.Errorf("only %d kinds were seen: %v", len(seen), seen)
+	}
+	// What the component participant generates, and what hack/crds.sh reads.
+	has(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "get", "create", "patch", "delete")
+	has(sliceGVK, "list")
 }
 
 // managerOf is the manager as config/ deploys it.
