@@ -101,7 +101,7 @@ var trustyAIAdvice = map[string]advice{
 		remedy:  "Add the keys that the message names; the service then recovers automatically.",
 	},
 	"DBNotChecked": {
-		meaning: "Whether the database answers is known once all pods with the current settings are ready.", vague: true,
+		meaning: "Whether the database answers is known once a pod is ready.", vague: true,
 		remedy: "Look at the events and logs of the pods; where they cannot connect, check address, port and password in the Secret of the database.",
 	},
 	"TLSSecretNotFound": {

@@ -29,13 +29,13 @@ type finding struct {
 // conditions sets the conditions of the controller, but for that of ModelMesh. Reasons and messages are upstream's word for word where upstream has
 // them for that case (section 3 of the reference: trustyai-service-operator HEAD 11c335b).
 func (v *view) conditions() {
-	serves := v.rollout().Serves()
+	workload := v.workload()
 	storage := finding{yes, "StorageHealthy", "Storage system is functioning correctly."}
-	complete, some := serves, serves
+	complete, some := workload, workload
 	for _, part := range []struct {
 		kind string
 		used bool
-		find func() finding
+		find func(bool) finding
 	}{
 		{ConditionPVCAvailable, usesVolume(v.template), v.claim},
 		{ConditionDBAvailable, usesDatabase(v.template), v.database},
@@ -44,10 +44,9 @@ func (v *view) conditions() {
 			meta.RemoveStatusCondition(&v.cr.Status.Conditions, part.kind)
 			continue
 		}
-		f := part.find()
+		f := part.find(workload)
 		v.set(part.kind, f.status, f.reason, f.message)
-		// What is not known of new pods keeps those that serve from nothing.
-		complete, some = complete && f.status != no, some || f.status == yes
+		complete, some = complete && f.status == yes, some || f.status == yes
 		if f.status != yes && storage.status == yes {
 			storage = f
 		}
@@ -86,19 +85,17 @@ func (v *view) overall(complete, some bool) {
 	}
 }
 
-// rollout tells of the pods: those that are declared, or those that a problem leaves running.
-func (v *view) rollout() workload.Rollout {
+// workload says that pods serve: as many as declared, or those that a problem leaves running.
+func (v *view) workload() bool {
 	if u := v.deployment(); u != nil {
-		return workload.RolloutOf(u)
+		return workload.RolloutOf(u).Serves()
 	}
-	if d := v.facts.Deployment; d != nil {
-		return d.Rollout
-	}
-	return workload.Rollout{}
+	d := v.facts.Deployment
+	return d != nil && d.Serves()
 }
 
 // claim tells of the claim. Upstream says "not found" of a claim that is merely unbound.
-func (v *view) claim() finding {
+func (v *view) claim(bool) finding {
 	if v.cr.Spec.Storage.ExistingClaim != "" {
 		return v.existingClaim()
 	}
@@ -134,26 +131,20 @@ func (v *view) existingClaim() finding {
 	}
 }
 
-// database tells of the database: a pod is ready only with a connection to it, and pods of before are no evidence of the current credentials. A
-// rollout that exceeded its deadline is no evidence of the database, since it does so for every cause, such as an image that cannot be pulled.
-// Pods, which may have some, are not read.
-func (v *view) database() finding {
-	rollout := v.rollout()
+// database tells of the database: the service is ready only with a connection to it. A rollout that exceeded its deadline is no evidence of
+// the database, since it does so for every cause, such as an image that cannot be pulled. Pods, which may have some, are not read.
+func (v *view) database(serves bool) finding {
 	switch db := v.facts.Database; {
 	case !db.Found:
 		return finding{no, reasonDBCredentialsNotFound, "Database credentials not found"}
 	case !db.usable():
 		return finding{no, reasonDBCredentialsError, "Error with database credentials"}
-	case rollout.Complete():
+	case serves:
 		return finding{yes, "DBAvailable", "Database available"}
 	}
-	if v.deployment() != nil && rollout.Exceeded {
+	if u := v.deployment(); u != nil && workload.RolloutOf(u).Exceeded {
 		return finding{unknown, reasonDBNotChecked, "The pods did not become ready in time, so that their connection to the database is not known: " +
 			"see what keeps them from it, such as their events and logs"}
-	}
-	if rollout.Serves() {
-		return finding{unknown, reasonDBNotChecked, "Pods of before serve, and not all pods with the current settings are ready, so that their connection " +
-			"to the database is not known"}
 	}
 	return finding{unknown, reasonDBNotChecked, "The service is not ready yet, so that its connection to the database is not known"}
 }

@@ -96,17 +96,6 @@ func Test_Conditions(t *testing.T) {
 		}
 		return true
 	}
-	// A Deployment that surges keeps the pod of before until the new one is ready.
-	rolling := func(u *unstructured.Unstructured) bool {
-		if u.GetKind() == "Deployment" {
-			u.Object["status"] = map[string]any{
-				"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(1), "readyReplicas": int64(1), "availableReplicas": int64(1),
-			}
-		}
-		return true
-	}
-	const rolled = "Unknown/DBNotChecked/Pods of before serve, and not all pods with the current settings are ready, so that their connection " +
-		"to the database is not known"
 	const unchecked = "Unknown/DBNotChecked/The pods did not become ready in time, so that their connection to the database is not known: " +
 		"see what keeps them from it, such as their events and logs"
 	healthy := map[string]string{
@@ -159,10 +148,6 @@ func Test_Conditions(t *testing.T) {
 		}, phaseReady},
 		{"database while the route is missing", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, without("Route"), map[string]string{
 			ConditionDBAvailable: "True/DBAvailable/Database available",
-		}, phaseNotReady},
-		{"database and pods of before that serve", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, rolling, map[string]string{
-			ConditionDBAvailable: rolled, ConditionStorageReady: rolled,
-			ConditionAvailable: "True/AllComponentsReady/AllComponentsReady", ConditionDegraded: "False/FullyFunctional/All components are fully functional",
 		}, phaseNotReady},
 		{"database and pods that do not start", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, exceeded, map[string]string{
 			ConditionDBAvailable: unchecked, ConditionStorageReady: unchecked,
