@@ -285,9 +285,10 @@ deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace, 
 .PHONY: undeploy
 undeploy: $(kubectl_deps) ## Delete what deploy applied: the operator, MLKeeper's CustomResourceDefinitions and, where nothing of others is in it, the namespace.
 	@IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" CONTROLLERS="$(filter-out kserve,$(ALL_CONTROLLERS))" COMPONENTS="$(ALL_COMPONENTS)" hack/overlay.sh
+	@# The operator runs until the custom resources are gone, since it removes what it has written to objects of others.
+	@KUBECTL="$(KUBECTL)" TIMEOUT="$(TIMEOUT)" hack/uninstall.sh
 	$(KUBECTL) delete --ignore-not-found -k bin/deploy/off
 	$(KUBECTL) delete --ignore-not-found -k bin/undeploy
-	@KUBECTL="$(KUBECTL)" TIMEOUT="$(TIMEOUT)" hack/uninstall.sh
 	@KUBECTL="$(KUBECTL)" NAMESPACE="$(NAMESPACE)" hack/namespace.sh delete
 
 # The tools. Each is rebuilt when the go.mod that pins its version changes.

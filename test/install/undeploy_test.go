@@ -30,6 +30,11 @@ func TestUndeployKeepsDefinitionsOfOthers(t *testing.T) {
 				"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"opendatahub","name":"webhook"}}}}}}`)
 			out, err = run(uninstall)
 			must(t, out, err)
+			// While the operator runs, it removes what it has written to objects of others.
+			last, operator := strings.LastIndex(out, `customresourcedefinition.apiextensions.k8s.io "`), strings.Index(out, `deployment.apps "`+manager)
+			if uninstall == "undeploy" && (last < 0 || operator < last) {
+				t.Errorf("the operator goes before the custom resources:\n%s", out)
+			}
 			for _, name := range []string{kfdef.definition, tasDefinition} {
 				if d := definitionOf(t, c, name); d == nil || d.DeletionTimestamp != nil {
 					t.Errorf("make %s deletes %s of another operator", uninstall, name)
