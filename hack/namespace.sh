@@ -26,18 +26,18 @@ if [[ $owner != mlkeeper ]]; then
   exit 0
 fi
 
-# foreign prints the objects in the namespace, but for those that MLKeeper made, that other objects own, and that the control planes of
-# Kubernetes and OpenShift make in each namespace. A claim has data, whatever its name is.
+# foreign prints the objects in the namespace, but for what the operator itself makes there, what other objects own, and what the control planes
+# of Kubernetes and OpenShift make in each namespace. What make deploy applied is gone by then.
 foreign() {
   local kinds
   # EndpointSlices have what Endpoints have, for which the API server warns.
-  kinds=$("${kubectl[@]}" api-resources --namespaced --verbs=list,delete -o name | grep -vx endpoints | paste -sd,) &&
+  kinds=$("${kubectl[@]}" api-resources --namespaced --verbs=list,delete -o name | grep -vx endpoints | paste -sd, -) &&
     "${kubectl[@]}" get "$kinds" -n "$NAMESPACE" \
       -o 'jsonpath={range .items[*]}{.kind}/{.metadata.name}|{.type}|{.metadata.ownerReferences[*].name}{"\n"}{end}' |
     awk -F'|' '
       $1 == "" || $3 != "" { next }
       $1 ~ /^(Event|EndpointSlice)\// { next }
-      $1 ~ /^[^\/]*\/mlkeeper/ && $1 !~ /^PersistentVolumeClaim\// { next }
+      $1 == "Secret/mlkeeper-digest-key" || $1 ~ /^Lease\/mlkeeper/ { next }
       $1 ~ /^ConfigMap\/(kube-root-ca|openshift-service-ca)\.crt$/ { next }
       $1 ~ /^ServiceAccount\/(default|builder|deployer)$/ { next }
       $1 ~ /^RoleBinding\/system:/ { next }

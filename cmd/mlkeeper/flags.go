@@ -43,7 +43,6 @@ var flagRules = func() map[string]flagRule {
 		"leader-elect-lease-duration": {atLeast(time.Second), "use one second or more, such as 15s"},
 		"leader-elect-renew-deadline": {atLeast(time.Millisecond), "use a duration above zero, such as 10s"},
 		"leader-elect-retry-period":   {atLeast(time.Millisecond), "use a duration above zero, such as 2s"},
-		"graceful-shutdown-timeout":   {atLeast(0), "use zero or a longer duration, such as 20s"},
 		"source-timeout":              {atLeast(time.Millisecond), "use a duration above zero, such as 2m"},
 		"tfserving-models-every":      {atLeast(time.Millisecond), "use a duration above zero, such as 5m"},
 		// Zero is the default of the store of sources.

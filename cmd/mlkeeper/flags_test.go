@@ -26,7 +26,6 @@ func TestValuesOfFlags(t *testing.T) {
 		{manager, "leader-elect-lease-duration", []string{"0s", "-1s", "999ms"}},
 		{manager, "leader-elect-renew-deadline", []string{"0s", "-1s"}},
 		{manager, "leader-elect-retry-period", []string{"0s", "-1s"}},
-		{manager, "graceful-shutdown-timeout", []string{"-1s"}},
 		{manager, "default-service-account", []string{"BAD/NAME", "ns/name"}},
 		{manager, "request-timeout", []string{"-5s", "soon"}},
 		{manager, "tfserving-models-every", []string{"0s", "-5m0s"}},
@@ -69,7 +68,7 @@ func TestValuesOfFlags(t *testing.T) {
 func TestValuesOfFlagsThatCanBeUsed(t *testing.T) {
 	for _, text := range []string{
 		"namespace=", "default-service-account=a.b", "cluster-domain=cluster.local", "source-max-redirects=-1", "concurrency=1", "v=0", "v=4",
-		"metrics-bind-address=0", "metrics-bind-address=:0", "metrics-bind-address=[::1]:8080", "graceful-shutdown-timeout=0s", "leader-elect-lease-duration=1s",
+		"metrics-bind-address=0", "metrics-bind-address=:0", "metrics-bind-address=[::1]:8080", "leader-elect-lease-duration=1s",
 		"request-timeout=0", "request-timeout=5", "request-timeout=5s", "request-timeout=", "trustyai-proxy-image=", "suffix=", "suffix=-tfs",
 		"trustyai-image=localhost:5000/a/B_c@sha256:0123", "log-format=text",
 	} {
@@ -84,6 +83,7 @@ func TestValuesOfFlagsThatCanBeUsed(t *testing.T) {
 func TestEveryNumberHasARule(t *testing.T) {
 	elsewhere := map[string]string{
 		"shards": "newShards", "port": "mlkeeper console", "tail": "mlkeeper logs", "since": "mlkeeper logs", "timeout": "mlkeeper wait",
+		"graceful-shutdown-timeout": "controller-runtime, for which a negative one has no limit",
 	}
 	known := map[string]bool{}
 	for _, cmd := range newRootCommand().Commands() {

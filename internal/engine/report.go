@@ -175,6 +175,10 @@ func (p *reconciliation[C, F]) lagging(seen controller.ObservedState) bool {
 
 // leaving says that an object that the plan no longer has may still exist.
 func (p *reconciliation[C, F]) leaving(a decide.Action) bool {
+	if p.results[a.Key].Kept && !p.refused {
+		// A read found that it stays for good.
+		return false
+	}
 	_, recorded := p.entries[a.Key]
 	return a.Reason == decide.ReasonTerminating || a.Reason == decide.ReasonNotSynced || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
 }

@@ -505,6 +505,9 @@ var jobPanicked = plan.Problem{
 
 // What follows the message of a problem that passes by itself, in place of its remedy, where a background job has waited for long.
 const (
+	// reasonFetching is that of rendering.ReasonFetching.
+	reasonFetching = "Fetching"
+
 	waitsLong  = "; it has waited for its turn for minutes, since others fetch and render, too"
 	sharesMore = "wait: its turn comes, and nothing of it is lost. It comes sooner where an administrator raises --work-memory, or --source-bytes"
 )
@@ -515,7 +518,7 @@ func (p *reconciliation[C, F]) tellWait() {
 		return
 	}
 	for i := range p.problems {
-		if problem := &p.problems[i]; problem.Brief {
+		if problem := &p.problems[i]; problem.Brief && problem.Reason == reasonFetching {
 			problem.Message, problem.Remedy = problem.Message+waitsLong, sharesMore
 		}
 	}

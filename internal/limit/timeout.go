@@ -12,17 +12,22 @@ import (
 func WithTimeout(ctx context.Context, timeout time.Duration, waits func()) (context.Context, context.CancelFunc) {
 	t := &timed{Context: ctx, outer: timedOf(ctx), done: make(chan struct{}), left: timeout, patience: timeout, waits: waits}
 	unlink := context.AfterFunc(ctx, func() { t.end(ctx.Err()) })
+	left := func() bool { return true }
+	if t.outer != nil {
+		left = context.AfterFunc(t.outer, t.orphan)
+	}
 	t.mu.Lock()
 	t.run()
 	t.mu.Unlock()
 	return t, func() {
 		unlink()
+		left()
 		t.end(context.Canceled)
 	}
 }
 
 // Like has a context count for the namespace of another one, whose timeout does not count its waits, either: it is for work that several may
-// wait for, and that goes on when the first of them has gone.
+// wait for, and that goes on when the first of them has gone. From then on its waits count, so that no work piles up that nobody asks for.
 func Like(ctx, other context.Context) context.Context {
 	return context.WithValue(WithNamespace(ctx, NamespaceOf(other)), timedKey{}, timedOf(other))
 }
@@ -47,8 +52,9 @@ type timed struct {
 	left  time.Duration
 	since time.Time
 	timer *time.Timer
-	// waiting counts what waits. patience is how much longer that is before waits is called, as it was when since was.
+	// waiting counts what waits, which no longer stops the time once the timeout around it has ended. patience is how much longer that is before waits is called, as it was when since was.
 	waiting  int
+	orphaned bool
 	patience time.Duration
 	waits    func()
 }
@@ -76,7 +82,7 @@ func (t *timed) Deadline() (time.Time, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	since := t.since
-	if t.waiting > 0 {
+	if t.waiting > 0 && !t.orphaned {
 		since = time.Now()
 	}
 	own := since.Add(t.left)
@@ -95,7 +101,7 @@ func (t *timed) run() {
 // expire ends the context, unless it waits since just now.
 func (t *timed) expire() {
 	t.mu.Lock()
-	late := t.waiting == 0 && time.Since(t.since) >= t.left
+	late := (t.waiting == 0 || t.orphaned) && time.Since(t.since) >= t.left
 	t.mu.Unlock()
 	if late {
 		t.end(context.DeadlineExceeded)
@@ -114,11 +120,25 @@ func (t *timed) end(err error) {
 	close(t.done)
 }
 
+// orphan has the time pass from now on, whatever waits.
+func (t *timed) orphan() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.orphaned || t.err != nil {
+		return
+	}
+	t.orphaned = true
+	if t.waiting > 0 {
+		t.timer.Stop()
+		t.run()
+	}
+}
+
 // pause stops the time of a timeout and of those around it.
 func (t *timed) pause() {
 	for ; t != nil; t = t.outer {
 		t.mu.Lock()
-		if t.waiting++; t.waiting == 1 && t.err == nil {
+		if t.waiting++; t.waiting == 1 && t.err == nil && !t.orphaned {
 			t.timer.Stop()
 			t.left -= time.Since(t.since)
 			t.since = time.Now()
@@ -134,7 +154,7 @@ func (t *timed) pause() {
 func (t *timed) resume() {
 	for ; t != nil; t = t.outer {
 		t.mu.Lock()
-		if t.waiting--; t.waiting == 0 && t.err == nil {
+		if t.waiting--; t.waiting == 0 && t.err == nil && !t.orphaned {
 			if t.timer.Stop() {
 				t.patience -= time.Since(t.since)
 			} else {

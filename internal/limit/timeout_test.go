@@ -73,7 +73,7 @@ func TestATimeoutEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestWorkForSeveralIsLikeThatOfTheFirst has what goes on when its caller has gone.
+// TestWorkForSeveralIsLikeThatOfTheFirst has what goes on when its caller has gone, but no longer than it may without a wait.
 func TestWorkForSeveralIsLikeThatOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(1, 1)
@@ -88,8 +88,12 @@ func TestWorkForSeveralIsLikeThatOfTheFirst(t *testing.T) {
 			}
 			gone()
 		})
-		if NamespaceOf(work) != "ns" || !l.Acquire(work, NamespaceOf(work), 1) {
+		began := time.Now()
+		if NamespaceOf(work) != "ns" || l.Acquire(work, NamespaceOf(work), 1) || !errors.Is(work.Err(), context.DeadlineExceeded) {
 			t.Errorf("of %q it ended with %v", NamespaceOf(work), work.Err())
+		}
+		if got := time.Since(began); got != 32*time.Minute {
+			t.Errorf("it ended after %s", got)
 		}
 	})
 }

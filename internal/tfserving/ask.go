@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
-	"mlkeeper.dev/internal/address"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/parallel"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
@@ -256,19 +255,10 @@ func queryHosts(ctx context.Context, client *http.Client, hosts []string, port i
 }
 
 // answers says that a pod can be asked. One on the network of its node is not: whatever listens there is not the pod's. Nor is one that is
-// on no node, whose status nobody but a user has written.
+// on no node, whose status nobody but a user has written. On EKS Fargate a pod that has a node for itself has the node's address.
 func answers(pod *corev1.Pod) bool {
-	return !pod.Spec.HostNetwork && pod.Spec.NodeName != "" && hasItsOwnIP(pod) && pod.DeletionTimestamp == nil && isReady(pod)
-}
-
-// hasItsOwnIP says that the address of a pod is not that of its node.
-func hasItsOwnIP(pod *corev1.Pod) bool {
-	ip, err := netip.ParseAddr(pod.Status.PodIP)
-	if err != nil {
-		return false
-	}
-	node, err := netip.ParseAddr(pod.Status.HostIP)
-	return err != nil || address.Plain(ip) != address.Plain(node)
+	_, err := netip.ParseAddr(pod.Status.PodIP)
+	return err == nil && !pod.Spec.HostNetwork && pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && isReady(pod)
 }
 
 // sum joins what the servers say of each model. The state of a version is that of the server that is behind.

@@ -50,8 +50,9 @@ func TestNoPodNamesAnotherAddress(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutTheirOwnAddressAreNotAsked, such as one that no kubelet has.
-func TestPodsWithoutTheirOwnAddressAreNotAsked(t *testing.T) {
+// TestPodsWithoutAnAddressOfAKubeletAreNotAsked, such as one that is on no node. One that has a node for itself has the node's address, as on EKS
+// Fargate.
+func TestPodsWithoutAnAddressOfAKubeletAreNotAsked(t *testing.T) {
 	var asked []string
 	client := newClient(nil)
 	client.Transport = tripper(func(r *http.Request) (*http.Response, error) {
@@ -68,10 +69,10 @@ func TestPodsWithoutTheirOwnAddressAreNotAsked(t *testing.T) {
 		return out
 	}
 	answerOf(t, client, pods{
-		change("", "spec", "nodeName"), change("10.0.0.1", "status", "hostIP"), change("::ffff:10.0.0.1", "status", "hostIP"),
-		change("metadata.google.internal", "status", "podIP"), change("10.0.0.2", "status", "podIP"),
+		change("", "spec", "nodeName"), change("metadata.google.internal", "status", "podIP"), change("10.0.0.1", "status", "hostIP"),
+		change("10.0.0.2", "status", "podIP"),
 	}, "m")
-	if got := strings.Join(asked, " "); got != "10.0.0.2" {
+	if got := strings.Join(asked, " "); got != "10.0.0.1 10.0.0.2" {
 		t.Errorf("asked are %s", got)
 	}
 }

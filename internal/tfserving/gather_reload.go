@@ -81,7 +81,10 @@ func (g *gathering) leaving() {
 			left[name] = m
 		}
 	}
-	if g.liveText != "" && g.liveText != g.facts.ConfigText {
+	// What somebody else has written there is about to be repaired: a time that changes with each pass would be another content.
+	running := g.facts.Running
+	ours := running != nil && running.Hash == configHash(g.cr, g.liveText)
+	if ours && g.liveText != "" && g.liveText != g.facts.ConfigText {
 		for _, m := range g.live.Models() {
 			add(nameOf(m), leftModel{pathOf(m), g.read.Now().Unix()})
 		}

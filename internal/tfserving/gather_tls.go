@@ -49,10 +49,12 @@ func (g *gathering) tls(ctx context.Context) error {
 	return nil
 }
 
-// isPair says that a Secret has a certificate with its key, of which the SSLConfig is made when a pod starts.
+// isPair says that a Secret has a certificate with its key, of which the SSLConfig is made when a pod starts. One that has a SSLConfig besides is
+// served with that.
 func isPair(spec *v1alpha1.ServerTLSSpec, secret *unstructured.Unstructured) bool {
 	kind, _, _ := unstructured.NestedString(secret.Object, "type")
-	return spec.Key == "" && kind == string(corev1.SecretTypeTLS)
+	written := len(controller.SecretData(secret)[defaultTLSKey]) > 0
+	return spec.Key == "" && kind == string(corev1.SecretTypeTLS) && !written
 }
 
 // pair checks a Secret with a certificate and its key. The API server asks for both keys, be they empty.

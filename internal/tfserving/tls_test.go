@@ -128,6 +128,17 @@ func TestASecretOfTheTypeTLSIsServedWith(t *testing.T) {
 	if _, p = gatherAndRender(t, c, cr); controllertest.Reasons(p) != "Waiting SecretKeyNotFound" {
 		t.Errorf("a key that is named is not read: %q", problems(p))
 	}
+	// One that has a SSLConfig besides may verify clients, which the pair alone would not.
+	cr.Spec.Server.TLS.Key = ""
+	keys[defaultTLSKey] = sslConfigOf(own)
+	putTLS(t, c, "kubernetes.io/tls", keys)
+	_, p = gatherAndRender(t, c, cr)
+	if len(p.Problems) > 0 {
+		t.Fatalf("problems %q", problems(p))
+	}
+	if pod = deployed(t, p, "tfs").Spec.Template; len(pod.Spec.InitContainers) > 0 || !mounts(pod.Spec.Containers[0], tlsVolume, tlsPath) {
+		t.Errorf("its SSLConfig is not served: %+v", pod.Spec)
+	}
 }
 
 // printedTLS is what a command makes of the keys of a Secret.

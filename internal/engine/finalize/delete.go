@@ -63,7 +63,7 @@ func (f *Finalizer) deleteObject(
 	default:
 		log.FromContext(ctx).Info("the deletion failed and is tried again", "object", key.String(), "error", err.Error())
 		left.undecided(u, "its deletion failed: "+controller.Cut(err.Error(), maxAnswer),
-			ReasonWaitingForObjects, "waiting for "+key.String()+" to be deleted, which failed: "+cause(err))
+			ReasonDeletionFailed, "waiting for "+key.String()+" to be deleted, which failed: "+cause(err))
 	}
 	return nil
 }

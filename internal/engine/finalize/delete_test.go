@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -94,6 +95,25 @@ func TestAFailedDeletionIsTriedAgainForAWhile(t *testing.T) {
 		if w.reconcile(w.manager()); w.waits(1) != "deleted" || w.requests("delete", "namespaces") != 2 || w.event() != "" {
 			t.Errorf("the Inventory says %q after %d deletions", w.waits(1), w.requests("delete", "namespaces"))
 		}
+	}
+}
+
+// TestADeletionThatFailsIsTriedAgainWhateverWasWaitedFor: what an Inventory has waited for before, such as an object with a finalizer, says nothing of
+// a deletion, which would be given up after one failure.
+func TestADeletionThatFailsIsTriedAgainWhateverWasWaitedFor(t *testing.T) {
+	w := newWorld(t, namespace())
+	w.listNamespace()
+	meta.SetStatusCondition(&w.invs["inv-1"].Status.Conditions, metav1.Condition{
+		Type: ConditionFinalizing, Status: metav1.ConditionTrue, Reason: ReasonWaitingForObjects, LastTransitionTime: metav1.NewTime(w.clock.Now().Add(-2 * maxWait)),
+	})
+	end := w.refuse("namespaces", conflict)
+	if again := w.reconcile(w.manager()); again != time.Second {
+		t.Errorf("checked again after %s", again)
+	}
+	end()
+	w.clock.Step(time.Second)
+	if w.reconcile(w.manager()); w.waits(1) != "deleted" || w.requests("delete", "namespaces") != 2 || w.event() != "" {
+		t.Errorf("the Inventory says %q after %d deletions", w.waits(1), w.requests("delete", "namespaces"))
 	}
 }
 

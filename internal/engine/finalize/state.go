@@ -33,6 +33,7 @@ const (
 	ReasonCacheNotSynced              = "CacheNotSynced"
 	ReasonWaitingForObjects           = "WaitingForObjects"
 	ReasonWaitingForGarbageCollection = "WaitingForGarbageCollection"
+	ReasonDeletionFailed              = "DeletionFailed"
 )
 
 // maxWait is how long an Inventory waits at most, for an object with the finalizer of a controller that does not run for instance.
@@ -43,11 +44,21 @@ func isTrue(inv *keeper.Inventory, condition string) bool {
 }
 
 // wait records what an Inventory waits for, and returns for how much longer. It returns zero, and writes nothing, if the Inventory has
-// waited long enough.
+// waited long enough. A deletion that fails has a wait of its own, once: what the Inventory waited for before says nothing of it.
 func (f *Finalizer) wait(ctx context.Context, inv *keeper.Inventory, reason, message string) (time.Duration, error) {
 	now, since := f.Clock.Now(), f.Clock.Now()
 	if c := meta.FindStatusCondition(inv.Status.Conditions, ConditionFinalizing); c != nil && c.Status == metav1.ConditionTrue {
-		since = c.LastTransitionTime.Time
+		switch {
+		case c.Reason == ReasonDeletionFailed:
+			reason = c.Reason
+		case reason == ReasonDeletionFailed:
+			inv = inv.DeepCopy()
+			meta.RemoveStatusCondition(&inv.Status.Conditions, ConditionFinalizing)
+			c = nil
+		}
+		if c != nil {
+			since = c.LastTransitionTime.Time
+		}
 	}
 	rest := since.Add(maxWait).Sub(now)
 	if rest <= 0 {

@@ -131,8 +131,8 @@ func (s *Slot) expects(now time.Time) bool {
 	return len(s.called) > 0
 }
 
-// EndTurn ends the turn of this manager, unless a custom resource has the slot or waits for it, or was called and may still ask. The turn of one whose namespace is not Ready
-// again by the deadline ends, too: exceeded are the custom resources that lose the slot.
+// EndTurn ends the turn of this manager, unless a custom resource has the slot or waits for it, or was called and may still ask. The turn of
+// one whose namespace is not Ready again by the deadline ends, too: exceeded are the custom resources that lose the slot.
 func (s *Slot) EndTurn(now time.Time) (ended bool, exceeded []Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
