@@ -72,7 +72,6 @@ const (
 	rbac    = "apiVersion: rbac.authorization.k8s.io/v1\nkind: "
 	proxy   = "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: mlkeeper-trustyai-proxy}\n"
 	highest = "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\n"
-	podSpec = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: NS, OWNED}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {MORE containers: [{name: c, image: c}]}}}\n"
 )
 
 // others are objects of others that are there already.
@@ -87,10 +86,7 @@ func attempts() []attempt {
 		return "subjects: [{kind: ServiceAccount, name: a-proxy, namespace: " + namespace + "}]\n"
 	}
 	binding := rbac + "ClusterRoleBinding\nmetadata: {name: 'mlkeeper:trustyai-proxy:NS:a'}\n"
-	pods := func(more string) string {
-		return strings.NewReplacer("OWNED", owned("NS"), "MORE", more).Replace(podSpec)
-	}
-	return []attempt{
+	return append([]attempt{
 		{"bindings", "bind another ClusterRole", create(binding + subject("NS") + highest)},
 		{"bindings", "bind a ServiceAccount of another namespace", create(binding + subject("other") + proxy)},
 		{"bindings", "bind a user", create(binding + "subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: u}]\n" + proxy)},
@@ -123,10 +119,7 @@ func attempts() []attempt {
 			strings.TrimPrefix(owned("NS"), "annotations: {") + "}\ntype: kubernetes.io/service-account-token\n")},
 		{"system-namespaces", "create in kube-system", create(head + "ConfigMap\nmetadata: {name: x, namespace: kube-system, " + owned("kube-system") + "}\n")},
 		{"system-namespaces", "write in kube-system", replace(head + "ConfigMap\nmetadata: {name: extension-apiserver-authentication, namespace: kube-system, " + owned("kube-system") + "}\ndata: {x: z}\n")},
-		{"workloads", "create pods in the network of their node", create(pods("hostNetwork: true,"))},
-		{"workloads", "create pods with the processes of their node", create(pods("hostPID: true,"))},
-		{"workloads", "create pods with the files of their node", create(pods("volumes: [{name: v, hostPath: {path: /}}],"))},
-	}
+	}, nodes()...)
 }
 
 // impersonating is the administrator's client as another user.
@@ -147,7 +140,7 @@ func TestPoliciesRefuseTheOperatorWhatItNeverDoes(t *testing.T) {
 	c := cluster.Shared(t)
 	installPolicies(t, c)
 	ns := c.Namespace(t)
-	c.Apply(t, strings.ReplaceAll(others, "NS", ns))
+	c.Apply(t, strings.ReplaceAll(others+deployments, "NS", ns))
 	ofAnother, err := cluster.Parse(head + "ConfigMap\nmetadata: {name: elsewhere, namespace: " + ns + ", " + owned("other") + "}\n")
 	if err == nil {
 		err = c.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(ofAnother[0]), client.FieldOwner("mlkeeper"))
@@ -177,6 +170,13 @@ func TestPoliciesRefuseTheOperatorWhatItNeverDoes(t *testing.T) {
 			}
 		})
 		refused[a.policy] = true
+	}
+	for name, try := range ordinary() {
+		t.Run(name, func(t *testing.T) {
+			if err := try(t.Context(), operator, ns); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	t.Run("run a command in a pod", func(t *testing.T) {
 		typed, err := kubernetes.NewForConfig(config)
