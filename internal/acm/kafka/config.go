@@ -70,11 +70,9 @@ func (c Config) Broker() acm.Broker {
 }
 
 const (
-	// maxFetch bounds what is fetched at once, in bytes, of which many small records make forty times as much; one batch that is larger is
+	// maxFetch bounds what is fetched at once, in bytes, of which many small records make twenty times as much; one batch that is larger is
 	// fetched nevertheless.
 	maxFetch = 1 << 20
-	// maxBatch bounds what a compressed batch becomes, in bytes. A record of acm.MaxSync fits in.
-	maxBatch = acm.MaxSync + 2<<20
 	// maxRecords is how many records make a batch.
 	maxRecords = 500
 	// delivery is how long one attempt to publish lasts.
@@ -143,11 +141,13 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 
 // consumer are the options of a member of a group.
 func (c Config) consumer(group, topic string) []kgo.Opt {
+	decompressor := newDecompressor()
 	out := []kgo.Opt{
 		kgo.ConsumerGroup(group), kgo.InstanceID(c.ReplicaID), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(), kgo.SessionTimeout(session), kgo.FetchMaxWait(hold),
 		// What was committed and has been deleted since is gone; what is left of the topic is not skipped too.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.WithDecompressor(decompressor), kgo.WithHooks(decompressor),
 	}
 	if topic == c.OperationTopic {
 		out = append(out, c.creation()...)

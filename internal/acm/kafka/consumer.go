@@ -190,8 +190,9 @@ func (c *consumer) run(ctx context.Context, to chan<- acm.Batch) {
 	}
 }
 
-// skip goes over batches that would become more than maxBatch, at which the client stops otherwise until it is told to go on, and the next
-// client again. What precedes one was delivered before: the client tells of a batch when it has nothing else of its partition.
+// skip goes over batches that would become more than maxBatch or maxBatchRecords, at which the client stops otherwise until it is told to go
+// on, and the next client again. What precedes one was delivered before: the client tells of a batch when it has nothing else of its
+// partition.
 func (c *consumer) skip(ctx context.Context, fetches kgo.Fetches) {
 	fetches.EachError(func(_ string, partition int32, err error) {
 		var large *kgo.ErrDecompressTooLarge
@@ -199,7 +200,7 @@ func (c *consumer) skip(ctx context.Context, fetches kgo.Fetches) {
 			return
 		}
 		c.log.Info("records are left out: their batch is compressed, and is too large without that", "partition", partition,
-			"offset", large.Offset, "next", large.NextOffset, "most", maxBatch)
+			"offset", large.Offset, "next", large.NextOffset, "most", maxBatch, "mostRecords", maxBatchRecords)
 		at := kgo.EpochOffset{Epoch: large.Epoch, Offset: large.NextOffset}
 		c.committing.Lock()
 		defer c.committing.Unlock()
@@ -232,7 +233,7 @@ func (c *consumer) note(fetches kgo.Fetches) {
 	refusals := false
 	fetches.EachError(func(_ string, partition int32, err error) {
 		switch {
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrMaxDecompress):
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrMaxDecompress), errors.Is(err, errSpent):
 		case c.optional && refused(err):
 			refusals = true
 			if c.toldRefused {
