@@ -26,8 +26,9 @@ const (
 	// podsEvery is the longest pause between two looks at pods that are not ready.
 	podsEvery = time.Minute
 	// loadingAfter is how long a server runs without a port before its models are named as what it waits for, and unreadyAfter how long one that has
-	// opened its ports is not ready before it is told what its probe asks for.
-	loadingAfter, unreadyAfter = 30 * time.Second, 30 * time.Second
+	// opened its ports is not ready before it is told what its probe asks for. A look that sees the open ports first comes after they opened, so that
+	// openedAfter, of several probes, is enough from there.
+	loadingAfter, unreadyAfter, openedAfter = 30 * time.Second, 30 * time.Second, 15 * time.Second
 )
 
 // PodFailure is what keeps pods from being ready, as the worst of them says.
@@ -297,11 +298,11 @@ func unready(pod *corev1.Pod, now time.Time, config toServe, fails func(reason, 
 		return nil
 	}
 	started := pod.Status.ContainerStatuses[server].State.Running.StartedAt.Time
-	since := pod.Status.Conditions[ready].LastTransitionTime.Time
+	since, after := pod.Status.Conditions[ready].LastTransitionTime.Time, unreadyAfter
 	if !since.After(started) {
-		since = config.opened.since(pod, started, now)
+		since, after = config.opened.since(pod, started, now), openedAfter
 	}
-	if now.Sub(since) < unreadyAfter {
+	if now.Sub(since) < after {
 		return nil
 	}
 	return fails(reasonModelsUnavailable, "the server runs and is not ready; %s", said(config.probed))

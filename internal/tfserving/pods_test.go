@@ -319,13 +319,13 @@ func TestALookBetweenThePortAndTheFirstProbe(t *testing.T) {
 			t.Errorf("told at the first look: %+v", got)
 		}
 	}
-	if got := look(29*time.Second, 9*time.Minute); got != nil {
+	if got := look(14*time.Second, 9*time.Minute); got != nil {
 		t.Errorf("told before its probes could fail: %+v", got)
 	}
-	if got := look(30*time.Second, 9*time.Minute); got == nil || got.Reason != reasonModelsUnavailable {
+	if got := look(15*time.Second, 9*time.Minute); got == nil || got.Reason != reasonModelsUnavailable {
 		t.Errorf("not told: %+v", got)
 	}
-	if got := look(31*time.Second, 8*time.Minute); got != nil {
+	if got := look(16*time.Second, 8*time.Minute); got != nil {
 		t.Errorf("told of a server that has started again: %+v", got)
 	}
 }
