@@ -53,11 +53,15 @@ func nodes() []attempt {
 		{"workloads", "add files of the node", adopted("theirs", "volumes: [{name: w, hostPath: {path: /}}]")},
 		{"workloads", "take other files of the node", adopted("theirs", "volumes: [{name: v, hostPath: {path: /}}]")},
 		{"workloads", "make another container privileged", adopted("theirs", "containers: [{name: c, image: c, securityContext: {privileged: true}}]")},
-		{"workloads", "add a capability",
-			adopted("theirs", "containers: [{name: c, image: c, securityContext: {capabilities: {add: [SYS_PTRACE, SYS_ADMIN]}}}]")},
+		{
+			"workloads", "add a capability",
+			adopted("theirs", "containers: [{name: c, image: c, securityContext: {capabilities: {add: [SYS_PTRACE, SYS_ADMIN]}}}]"),
+		},
 		{"workloads", "run pods as processes of a Windows node", adopted("network", "securityContext: {windowsOptions: {hostProcess: true, runAsUserName: u}}")},
-		{"workloads", "run a container as a process of a Windows node",
-			adopted("network", "containers: [{name: c, image: c, securityContext: {windowsOptions: {hostProcess: true, runAsUserName: u}}}]")},
+		{
+			"workloads", "run a container as a process of a Windows node",
+			adopted("network", "containers: [{name: c, image: c, securityContext: {windowsOptions: {hostProcess: true, runAsUserName: u}}}]"),
+		},
 	}
 }
 

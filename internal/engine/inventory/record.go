@@ -20,12 +20,7 @@ import (
 func (s *Store) Record(
 	ctx context.Context, invs []*keeper.Inventory, stages []plan.Stage, stamped [][]plan.Stamped, entries []keeper.InventoryEntry,
 ) (deleted []string, err error) {
-	stageOf := map[plan.Key]string{}
-	for i, stage := range stamped {
-		for _, o := range stage {
-			stageOf[o.Key] = stages[i].Name
-		}
-	}
+	stageOf := stagesOf(stages, stamped)
 	first := map[string]*keeper.Inventory{}
 	for _, inv := range invs {
 		if first[inv.Spec.StageName] == nil {
@@ -66,6 +61,17 @@ func (s *Store) Record(
 		}
 	}
 	return deleted, cmp.Or(failures...)
+}
+
+// stagesOf returns the name of the stage of each object.
+func stagesOf(stages []plan.Stage, stamped [][]plan.Stamped) map[plan.Key]string {
+	out := map[plan.Key]string{}
+	for i, stage := range stamped {
+		for _, o := range stage {
+			out[o.Key] = stages[i].Name
+		}
+	}
+	return out
 }
 
 // replace writes the lists of an Inventory, as far as they changed.

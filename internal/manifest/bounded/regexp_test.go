@@ -2,7 +2,6 @@ package bounded
 
 import (
 	"errors"
-	"fmt"
 	"regexp/syntax"
 	"strings"
 	"testing"
@@ -72,7 +71,7 @@ func FuzzExpression(f *testing.F) {
 		}
 		// A part becomes two instructions at most, as the end of a group does, and the whole has two of its own.
 		if got := len(program.Inst); got > 2*size+2 {
-			t.Error(fmt.Sprintf("%q becomes %d instructions, not %d", text, got, size))
+			t.Errorf("%q becomes %d instructions, not %d", text, got, size)
 		}
 	})
 }
