@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,8 +12,8 @@ import (
 // TestATimeoutStandsStillWhileOneWaits has one within another, of which the inner one ends by its own time.
 func TestATimeoutStandsStillWhileOneWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, told := New(1, 1), 0
-		outer, cancel := WithTimeout(t.Context(), 10*time.Minute, func() { told++ })
+		l, told := New(1, 1), atomic.Int32{}
+		outer, cancel := WithTimeout(t.Context(), 10*time.Minute, func() { told.Add(1) })
 		defer cancel()
 		inner, stop := WithTimeout(outer, 3*time.Minute, nil)
 		defer stop()
@@ -28,8 +29,8 @@ func TestATimeoutStandsStillWhileOneWaits(t *testing.T) {
 			l.Release("ns", 1)
 		}
 		// It has waited for 15 minutes and worked for one and a half.
-		if told != 1 {
-			t.Errorf("it was told %d times that it waits", told)
+		if got := told.Load(); got != 1 {
+			t.Errorf("it was told %d times that it waits", got)
 		}
 		if deadline, _ := child.Deadline(); time.Until(deadline) != 90*time.Second {
 			t.Errorf("it has %s left", time.Until(deadline))
