@@ -503,22 +503,19 @@ var jobPanicked = plan.Problem{
 	Remedy: "report it as a bug; it is tried again with growing pauses",
 }
 
-// What follows the message of a problem that passes by itself, in place of its remedy, where a background job has waited for long.
+// What follows the message of what is being fetched, and its remedy, where a background job has waited for long.
 const (
-	// reasonFetching is that of rendering.ReasonFetching.
-	reasonFetching = "Fetching"
-
 	waitsLong  = "; it has waited for its turn for minutes, since others fetch and render, too"
 	sharesMore = "wait: its turn comes, and nothing of it is lost. It comes sooner where an administrator raises --work-memory, or --source-bytes"
 )
 
-// tellWait has the user learn why what passes by itself takes long.
+// tellWait has the user learn why what is being fetched takes long.
 func (p *reconciliation[C, F]) tellWait() {
 	if !p.reader.Waits() {
 		return
 	}
 	for i := range p.problems {
-		if problem := &p.problems[i]; problem.Brief && problem.Reason == reasonFetching {
+		if problem := &p.problems[i]; problem.Brief && problem.Reason == plan.ReasonFetching {
 			problem.Message, problem.Remedy = problem.Message+waitsLong, sharesMore
 		}
 	}

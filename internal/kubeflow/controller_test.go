@@ -140,7 +140,7 @@ func TestTheFailureOfAnotherSpecIsNotTold(t *testing.T) {
 	facts.Result.Content.Applications[0].Error = "no such folder"
 	facts.Pending, facts.Current = true, false
 	p := New(Settings{}).Render(custom("first", "Second App!"), facts)
-	if got := controllertest.Reasons(p); got != "Waiting "+rendering.ReasonFetching {
+	if got := controllertest.Reasons(p); got != "Waiting "+plan.ReasonFetching {
 		t.Errorf("problems %s", got)
 	}
 	if len(p.Stages) != 3 || len(p.Stages[2].Objects) == 0 {
@@ -203,7 +203,7 @@ func TestGatherAsksAndWaits(t *testing.T) {
 	c := controllertest.New(testNow)
 	_, err := s.Gather(t.Context(), c, custom("first"))
 	var problem plan.Problem
-	if !errors.As(err, &problem) || problem.Class != plan.Waiting || problem.Reason != rendering.ReasonFetching || len(c.Asked) != 1 || c.Asked[0].Every != controller.Once {
+	if !errors.As(err, &problem) || problem.Class != plan.Waiting || problem.Reason != plan.ReasonFetching || len(c.Asked) != 1 || c.Asked[0].Every != controller.Once {
 		t.Fatalf("error %v, asked %+v", err, c.Asked)
 	}
 	result, _ := c.Asked[0].Job(t.Context(), nil).(*Result)

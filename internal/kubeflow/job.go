@@ -90,7 +90,7 @@ func noteLimit(result *Result, err error) {
 // notRendered is the problem of a KfDef that nobody could render now.
 func notRendered(err error) *plan.Problem {
 	return &plan.Problem{
-		Class: plan.Waiting, Reason: rendering.ReasonFetching, Field: "spec.applications", Message: err.Error(), Remedy: "nothing to do",
+		Class: plan.Waiting, Reason: plan.ReasonFetching, Field: "spec.applications", Message: err.Error(), Remedy: "nothing to do",
 	}
 }
 

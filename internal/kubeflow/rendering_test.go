@@ -21,7 +21,6 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/manifest/manifesttest"
-	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -313,7 +312,7 @@ func TestDifferencesCostLittle(t *testing.T) {
 // TestTheSourceIsAvailableWhileNothingCanBeRendered holds that a worker which cannot be started is no failure of the repositories.
 func TestTheSourceIsAvailableWhileNothingCanBeRendered(t *testing.T) {
 	cr, facts := custom("first", "second"), shared(renderingKustomize, "a", "a")
-	for reason, unavailable := range map[string]bool{source.ReasonUnreachable: true, rendering.ReasonFetching: false} {
+	for reason, unavailable := range map[string]bool{source.ReasonUnreachable: true, plan.ReasonFetching: false} {
 		facts.Result.Failure = notRendered(kustomize.ErrUnavailable)
 		facts.Result.Failure.Reason = reason
 		New(Settings{}).Project(cr, facts, controller.ObservedState{Now: testNow})

@@ -304,7 +304,7 @@ func TestWhatIsReportedOfAFailure(t *testing.T) {
 		"none":        {result{Inputs: "i"}, true, "", ""},
 		"it may pass": {result{Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, false, "m", ""},
 		"it is no repository's": {
-			result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Reason: rendering.ReasonFetching, Message: "m"}},
+			result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Reason: plan.ReasonFetching, Message: "m"}},
 			true, "", "what was rendered before is used: m",
 		},
 		"it may pass, beside the content": {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, true, "", "what the repositories gave before is used, since they cannot be asked now: m"},

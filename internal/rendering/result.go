@@ -11,12 +11,9 @@ import (
 // ReasonResultTooLarge is the reason where the results of one custom resource take too much memory; stable across releases.
 const ReasonResultTooLarge = "ResultTooLarge"
 
-// ReasonFetching is the reason while there is no result yet; stable across releases.
-const ReasonFetching = "Fetching"
-
 // Fetching is the problem of a custom resource for which there is no result yet.
 func Fetching(message string) plan.Problem {
-	return plan.Problem{Class: plan.Waiting, Reason: ReasonFetching, Message: message, Remedy: "nothing to do", Brief: true}
+	return plan.Problem{Class: plan.Waiting, Reason: plan.ReasonFetching, Message: message, Remedy: "nothing to do", Brief: true}
 }
 
 // Result is what became of a job. Where the job failed, everything but the failure is that of the last job that did not.
@@ -80,7 +77,7 @@ func (r *Result[C]) Report(current bool) (problem *plan.Problem, warning string)
 	switch {
 	case r.Failure == nil:
 		return nil, ""
-	case r.Failure.Reason == ReasonFetching && r.Rendered() && current:
+	case r.Failure.Reason == plan.ReasonFetching && r.Rendered() && current:
 		// The repositories were asked, and what they gave could not be rendered.
 		return nil, "what was rendered before is used: " + r.Failure.Message
 	case r.Failure.Class == plan.Waiting && r.Rendered() && current:

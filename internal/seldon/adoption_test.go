@@ -87,7 +87,7 @@ func TestAReleaseOfHelmIsTakenOverAsAnUpgrade(t *testing.T) {
 		"adopted before a restart":   {there("ConfigMap", release, ofNS, keeper.OwnerAnnotation+"=it"), nil, v1alpha1.ComponentStatus{}, upgrades, upgrades},
 		"ours":                       {there("ConfigMap", keeper.OwnerAnnotation+"=it"), nil, v1alpha1.ComponentStatus{}, installs, installs},
 		"what may not be read":       {nil, forbidden, v1alpha1.ComponentStatus{}, installs, installs},
-		"an API server that is down": {nil, errors.New("down"), v1alpha1.ComponentStatus{}, rendering.ReasonFetching, rendering.ReasonFetching},
+		"an API server that is down": {nil, errors.New("down"), v1alpha1.ComponentStatus{}, plan.ReasonFetching, plan.ReasonFetching},
 		"installed by MLKeeper": {
 			there("ConfigMap", release, ofNS), errors.New("not to be asked"), v1alpha1.ComponentStatus{ValuesDigest: "v", Revision: 1}, installs2, installs2,
 		},

@@ -232,7 +232,7 @@ func (r request) noCertificate() plan.Problem {
 func (r request) failure(err error) *plan.Problem {
 	if errors.Is(err, helm.ErrUnavailable) {
 		return &plan.Problem{
-			Class: plan.Waiting, Reason: rendering.ReasonFetching, Field: r.field + ".chart", Value: r.from.Name,
+			Class: plan.Waiting, Reason: plan.ReasonFetching, Field: r.field + ".chart", Value: r.from.Name,
 			Message: err.Error(), Remedy: "nothing to do",
 		}
 	}

@@ -212,7 +212,7 @@ func conditions(cr *v1alpha1.SeldonOperator, seen controller.ObservedState) {
 const ConditionSourceUnavailable = "SourceUnavailable"
 
 // notOfSource are the reasons of a chart that was fetched.
-var notOfSource = []string{reasonChartFailed, rendering.ReasonFetching, rendering.ReasonResultTooLarge, decide.ReasonForeignOwner}
+var notOfSource = []string{reasonChartFailed, plan.ReasonFetching, rendering.ReasonResultTooLarge, decide.ReasonForeignOwner}
 
 // unavailable says since when and why a chart cannot be fetched, and what that means. While nothing is known of one, it stays as it
 // is.

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,22 +19,15 @@ func TestNoPodNamesAnotherAddress(t *testing.T) {
 		says("7 AVAILABLE")(w, r)
 	}))
 	defer server.Close()
-	at, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(at.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, port := listensAt(t, server)
 	client := Settings{}.complete().HTTP
 	for _, host := range []string{"127.0.0.1", "::ffff:127.0.0.1", "::127.0.0.1", "0.0.0.0"} {
-		got := queryModel(t.Context(), client, host, int32(port), wanted{name: "m"})
+		got := queryModel(t.Context(), client, host, port, wanted{name: "m"})
 		if got.answered || asked.Load() > 0 {
 			t.Errorf("%s is asked: %+v", host, got)
 		}
 	}
-	if got := queryModel(t.Context(), newClient(nil), "127.0.0.1", int32(port), wanted{name: "m"}); !got.answered {
+	if got := queryModel(t.Context(), newClient(nil), "127.0.0.1", port, wanted{name: "m"}); !got.answered {
 		t.Errorf("without the guard nobody answers: %+v", got)
 	}
 	for ip, want := range map[string]bool{

@@ -8,7 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
@@ -423,18 +423,21 @@ func TestARealServer(t *testing.T) {
 		says("7 AVAILABLE")(w, r)
 	}))
 	defer server.Close()
-	at, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(at.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := queryModel(t.Context(), newClient(nil), at.Hostname(), int32(port), wanted{name: "a/b c:d"})
+	host, port := listensAt(t, server)
+	got := queryModel(t.Context(), newClient(nil), host, port, wanted{name: "a/b c:d"})
 	if !got.answered || len(got.versions) != 1 || got.versions[0].state != stateAvailable || path != "/v1/models/a%2Fb%20c%3Ad" {
 		t.Errorf("%+v by %s", got, path)
 	}
+}
+
+// listensAt is the address of a server.
+func listensAt(t *testing.T, server *httptest.Server) (host string, port int32) {
+	t.Helper()
+	at, err := netip.ParseAddrPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.Addr().String(), int32(at.Port())
 }
 
 func TestWhenTheServersAreAsked(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,14 +74,20 @@ func webhookAnswers(t *testing.T, c *cluster.Cluster, answers bool) {
 func definitionOf(t *testing.T, c *cluster.Cluster, name string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	out := &apiextensionsv1.CustomResourceDefinition{}
-	err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, out)
-	if apierrors.IsNotFound(err) {
+	if !found(t, c, name, out) {
 		return nil
 	}
-	if err != nil {
+	return out
+}
+
+// found reads an object of the cluster, if it is there.
+func found(t *testing.T, c *cluster.Cluster, name string, out client.Object) bool {
+	t.Helper()
+	err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, out)
+	if client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
-	return out
+	return err == nil
 }
 
 // takenOver is what a test compares before and after: the objects with their UIDs, and a child of each.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/test/cluster"
 )
@@ -149,12 +147,8 @@ func TestNamespaceOfOthersStays(t *testing.T) {
 func namespaceOf(t *testing.T, c *cluster.Cluster, name string) *corev1.Namespace {
 	t.Helper()
 	out := &corev1.Namespace{}
-	err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, out)
-	if apierrors.IsNotFound(err) {
+	if !found(t, c, name, out) {
 		return nil
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 	return out
 }

@@ -47,18 +47,16 @@ func isTrue(inv *keeper.Inventory, condition string) bool {
 // waited long enough. A deletion that fails has a wait of its own, once: what the Inventory waited for before says nothing of it.
 func (f *Finalizer) wait(ctx context.Context, inv *keeper.Inventory, reason, message string) (time.Duration, error) {
 	now, since := f.Clock.Now(), f.Clock.Now()
-	if c := meta.FindStatusCondition(inv.Status.Conditions, ConditionFinalizing); c != nil && c.Status == metav1.ConditionTrue {
-		switch {
-		case c.Reason == ReasonDeletionFailed:
-			reason = c.Reason
-		case reason == ReasonDeletionFailed:
-			inv = inv.DeepCopy()
-			meta.RemoveStatusCondition(&inv.Status.Conditions, ConditionFinalizing)
-			c = nil
-		}
-		if c != nil {
-			since = c.LastTransitionTime.Time
-		}
+	c := meta.FindStatusCondition(inv.Status.Conditions, ConditionFinalizing)
+	switch {
+	case c == nil || c.Status != metav1.ConditionTrue:
+	case c.Reason == ReasonDeletionFailed:
+		reason, since = c.Reason, c.LastTransitionTime.Time
+	case reason == ReasonDeletionFailed:
+		inv = inv.DeepCopy()
+		meta.RemoveStatusCondition(&inv.Status.Conditions, ConditionFinalizing)
+	default:
+		since = c.LastTransitionTime.Time
 	}
 	rest := since.Add(maxWait).Sub(now)
 	if rest <= 0 {

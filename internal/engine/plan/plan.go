@@ -259,10 +259,13 @@ type Problem struct {
 	// AllowsPruning says that the stages of the plan have everything that is to run, although it is not what the spec says, so that what the
 	// plan no longer has is pruned while the problem stands.
 	AllowsPruning bool
-	// Brief says that it passes by itself within seconds, such as what is being fetched: a custom resource that is Ready is not
+	// Brief says that it passes without anybody's help, mostly within seconds, such as what is being fetched: a custom resource that is Ready is not
 	// told otherwise for it, as after each start of the manager.
 	Brief bool
 }
+
+// ReasonFetching is the reason while a background job has no result yet; stable across releases.
+const ReasonFetching = "Fetching"
 
 // MayPrune says that no problem is in the way of a deletion of what the plan no longer has.
 func MayPrune(problems []Problem) bool {
