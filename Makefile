@@ -50,7 +50,7 @@ PREVIOUS ?=
 PLAN ?=
 
 # ALL_CONTROLLERS are the controllers that have a ClusterRole of their own, and ALL_COMPONENTS what undeploy deletes. The kinds of monitoring are
-# not in every cluster: its objects go with the namespace, and its rights with what is off.
+# not in every cluster: its objects go with what is off.
 ALL_CONTROLLERS := trustyai tfserving kubeflow seldon kserve
 ALL_COMPONENTS := $(filter-out $(ALL_CONTROLLERS) monitoring,$(notdir $(wildcard config/components/*)))
 VERSION ?= $(shell hack/version.sh)
@@ -276,7 +276,7 @@ run: build-mlkeeper ## Run the manager on this machine against the current kubec
 .PHONY: deploy
 deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace, CONTROLLERS="trustyai tfserving kubeflow seldon", COMPONENTS="participant network-policy ...").
 	@[[ "$(origin IMG)" != file ]] || { echo "make deploy: say which image to run, such as IMG=registry.example.com/mlkeeper:v0.1.0" >&2; exit 1; }
-	@IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" CONTROLLERS="$(CONTROLLERS)" COMPONENTS="$(COMPONENTS)" hack/overlay.sh
+	@KUBECTL="$(KUBECTL)" IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" CONTROLLERS="$(CONTROLLERS)" COMPONENTS="$(COMPONENTS)" hack/overlay.sh
 	@KUBECTL="$(KUBECTL)" NAMESPACE="$(NAMESPACE)" hack/namespace.sh check
 	@KUBECTL="$(KUBECTL)" FORCE="$(FORCE)" CONTROLLERS="$(CONTROLLERS)$(if $(filter participant,$(COMPONENTS)), kserve)" hack/crds.sh
 	$(KUBECTL) apply --server-side $(if $(filter 1,$(FORCE)),--force-conflicts) -k bin/deploy
@@ -284,7 +284,7 @@ deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace, 
 
 .PHONY: undeploy
 undeploy: $(kubectl_deps) ## Delete what deploy applied: the operator, MLKeeper's CustomResourceDefinitions and, where nothing of others is in it, the namespace.
-	@IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" CONTROLLERS="$(filter-out kserve,$(ALL_CONTROLLERS))" COMPONENTS="$(ALL_COMPONENTS)" hack/overlay.sh
+	@KUBECTL="$(KUBECTL)" IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" CONTROLLERS="$(filter-out kserve,$(ALL_CONTROLLERS))" COMPONENTS="$(ALL_COMPONENTS)" hack/overlay.sh
 	@# The operator runs until the custom resources are gone, since it removes what it has written to objects of others.
 	@KUBECTL="$(KUBECTL)" TIMEOUT="$(TIMEOUT)" hack/uninstall.sh
 	$(KUBECTL) delete --ignore-not-found -k bin/deploy/off

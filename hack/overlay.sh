@@ -63,6 +63,12 @@ without() {
       metadata: {name: ${name:-any}}
 YAML
 }
+# monitored: whether the cluster of KUBECTL has the kinds of the Prometheus operator. Without KUBECTL there is no cluster.
+monitored() {
+  local kubectl
+  read -r -a kubectl <<<"${KUBECTL-}"
+  ((${#kubectl[@]} > 0)) && "${kubectl[@]}" api-resources --api-group=monitoring.coreos.com -o name | grep -qx 'prometheusrules\..*'
+}
 
 on=() off=() resources=''
 for name in "${controllers[@]}" "${parts[@]}"; do
@@ -71,8 +77,10 @@ for name in "${controllers[@]}" "${parts[@]}"; do
   elif [[ $name != monitoring ]]; then
     off+=("$name")
   else
-    # The kinds of monitoring are not in every cluster, and what it alerts about is not there either when it is left out. The token is.
-    resources=$'resources:\n  - ../../../config/monitoring/reader\n'
+    # The kinds of monitoring are not in every cluster. The token is.
+    resources=$'resources:\n  - ../../../config/monitoring'
+    monitored || resources+=/reader
+    resources+=$'\n'
   fi
 done
 

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/test/cluster"
@@ -68,10 +69,13 @@ spec:
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
+// monitored are the kinds of the Prometheus operator of which config/monitoring has an object, by their plurals.
+var monitored = map[string]string{"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
+
 // monitoringKinds has the cluster serve what config/monitoring holds.
 func monitoringKinds(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	for kind, plural := range map[string]string{"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"} {
+	for plural, kind := range monitored {
 		c.Apply(t, fmt.Sprintf(definition, plural, kind))
 		c.AwaitServed(t, plural+".monitoring.coreos.com")
 	}
@@ -184,6 +188,9 @@ func TestComponentsCombine(t *testing.T) {
 		if on := strings.Contains(step.components, "monitoring"); on != (reader == nil) || !on && !apierrors.IsNotFound(reader) {
 			t.Errorf("with %q: the binding of who reads the metrics: %v", step.components, reader)
 		}
+		if err := alerted(c, namespace, strings.Contains(step.components, "monitoring")); err != nil {
+			t.Errorf("with %q: %v", step.components, err)
+		}
 		bound := &rbacv1.ClusterRoleBinding{}
 		err = c.Client.Get(t.Context(), client.ObjectKey{Name: "mlkeeper-trusted"}, bound)
 		if on := strings.Contains(step.components, "trusted"); on != (err == nil) || !on && !apierrors.IsNotFound(err) {
@@ -211,6 +218,18 @@ func enforced(t *testing.T, c *cluster.Cluster, deny bool) {
 			t.Errorf("the binding %s has the actions %v, not %s", list.Items[i].Name, got, want)
 		}
 	}
+}
+
+// alerted says that the objects of the Prometheus operator are there, as they should be or not be.
+func alerted(c *cluster.Cluster, in string, wanted bool) error {
+	for _, kind := range monitored {
+		o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "monitoring.coreos.com/v1", Kind: kind}}
+		err := c.Client.Get(context.Background(), client.ObjectKey{Namespace: in, Name: "mlkeeper"}, o)
+		if wanted != (err == nil) || !wanted && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the %s: %w", kind, err)
+		}
+	}
+	return nil
 }
 
 // has says that a ClusterRole is there, with its binding, as it should be or not be.
