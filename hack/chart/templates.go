@@ -110,6 +110,7 @@ const (
 	argsPlaceholder       = "args-placeholder"
 	podPlaceholder        = "pod-placeholder"
 	userPlaceholder       = "user-placeholder"
+	pruningPlaceholder    = "pruning-placeholder"
 	keep                  = "helm.sh/resource-policy: keep"
 )
 
@@ -155,6 +156,7 @@ func mark(object map[string]any) {
 	switch object["kind"] {
 	case "CustomResourceDefinition":
 		child("annotations")["helm.sh/resource-policy"] = "keep"
+		object["spec"].(map[string]any)[pruningPlaceholder] = metadata["name"]
 	case "ClusterRole":
 		if metadata["name"] == proxyRole {
 			child("annotations")["helm.sh/resource-policy"] = "keep"
@@ -195,6 +197,7 @@ var (
 	keepAlone  = regexp.MustCompile("  annotations:\n    " + keep + "\n  name:")
 	keepLine   = regexp.MustCompile(`(?m)^( *)` + keep + "\n")
 	included   = regexp.MustCompile(`(?m)^( *)(` + labelPlaceholder + "|" + podPlaceholder + "|" + userPlaceholder + `): ""$`)
+	pruning    = regexp.MustCompile(`(?m)\n *` + pruningPlaceholder + `: (.*)$`)
 	argsLine   = regexp.MustCompile(`(?m)^( *)- ` + argsPlaceholder + "\n")
 	annotation = regexp.MustCompile("  annotations:\n    " + annotationPlaceholder + `: ""` + "\n")
 )
@@ -210,6 +213,7 @@ func fill(data []byte) []byte {
 		name, _, _ := strings.Cut(strings.TrimSpace(string(line)), ":")
 		return fmt.Appendf(nil, `{{- include "mlkeeper.%s" . | trim | nindent %d }}`, helpers[name], bytes.Index(line, []byte(name)))
 	})
+	data = pruning.ReplaceAll(data, []byte("\n  {{- include \"mlkeeper.pruning\" \"$1\" }}"))
 	data = argsLine.ReplaceAllFunc(data, func(line []byte) []byte { return block(line, "with .Values.console.extraArgs", "toYaml .") })
 	text := strings.NewReplacer(
 		namespacePlaceholder, "{{ .Release.Namespace }}",

@@ -41,7 +41,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 			name: "a second folder of certificates", values: "extraCA: {configMap: a}\nenv: [{name: SSL_CERT_DIR, value: /certs}]",
 			want: []string{"SSL_CERT_DIR", "extraCA.configMap"},
 		},
-		{name: "an original operator's webhook", cluster: webhook, want: []string{webhook.GetName(), "mlkeeper check --pre", "crds.enabled=false"}},
+		{name: "an original operator's webhook", cluster: webhook, want: []string{webhook.GetName(), "mlkeeper check --pre", "kubectl patch crd", "--take-ownership"}},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			_, err := render(t, merged(t, needed, one.values), one.cluster)
@@ -62,6 +62,24 @@ func TestBadValuesAreRefused(t *testing.T) {
 		}
 		if _, err := render(t, values, cluster); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDefinitionsThatKeepUnknownFieldsArePruned: the API server takes the schemas of such a definition only with the field that ends it, and the
+// next tool that applies another definition does not conflict with a field that says nothing.
+func TestDefinitionsThatKeepUnknownFieldsArePruned(t *testing.T) {
+	legacy := definition("kfdefs.kfdef.apps.kubeflow.org", apiextensionsv1.NoneConverter)
+	legacy.Object["spec"].(map[string]any)["preserveUnknownFields"] = true
+	objects, err := render(t, needed, legacy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range byKind(objects)["CustomResourceDefinition"] {
+		name := at(one, "metadata", "name")
+		got, set := at(one, "spec").(map[string]any)["preserveUnknownFields"]
+		if set != (name == legacy.GetName()) || set && got != false {
+			t.Errorf("%s: spec.preserveUnknownFields is %v", name, got)
 		}
 	}
 }

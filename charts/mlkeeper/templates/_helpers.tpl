@@ -42,3 +42,11 @@ control-plane: controller-manager
 {{- define "mlkeeper.monitoringLabels" -}}
 {{ toYaml (merge (deepCopy .Values.monitoring.labels) (dict "app.kubernetes.io/name" "mlkeeper" "app.kubernetes.io/part-of" "mlkeeper")) }}
 {{- end -}}
+
+{{/* mlkeeper.pruning is a line of the spec of a definition of this name that keeps unknown fields, since it was applied as apiextensions v1beta1. The
+     API server takes the schemas of apiextensions v1 only together with it. Others do not have it, since it would be a conflict for who applies them next. */}}
+{{- define "mlkeeper.pruning" -}}
+{{- if dig "spec" "preserveUnknownFields" false (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" .) }}
+  preserveUnknownFields: false
+{{- end }}
+{{- end -}}
