@@ -205,6 +205,17 @@ func (s *realSite) is(i *realInstance, state string) func() error {
 	}
 }
 
+// locked asks for an instance that is deployed and in a state of its lock.
+func (s *realSite) locked(i *realInstance, lock acm.LockState) func() error {
+	return func() error {
+		got, err := s.state(i)
+		if err == nil && got.LockState != string(lock) {
+			return fmt.Errorf("%w: the instance is not %s but %+v", errNotYet, lock, got)
+		}
+		return s.is(i, "DEPLOYED NO_ERROR")()
+	}
+}
+
 func (s *realSite) state(i *realInstance) (instanceState, error) {
 	got := instanceState{}
 	err := s.acm.ask(http.MethodGet, i.path(), nil, &got)
