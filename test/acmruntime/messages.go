@@ -154,7 +154,7 @@ func (r *Runtime) updateMessage(i *Instance) object {
 	if r.Release != London {
 		out["rollback"] = i.DeployState == unUpdating
 	}
-	return r.addDtos(out, i, i.before)
+	return r.addDtos(out, i, i.last)
 }
 
 // prepareMessage is AcPreparePublisher's: PREPARE names the elements, REVIEW the instance alone.
@@ -174,46 +174,10 @@ func (r *Runtime) migrationMessage(i *Instance, first bool) object {
 	out["compositionTargetId"], out["revisionIdCompositionTarget"] = i.target.ID, i.target.revision
 	out["precheck"], out["rollback"], out["firstStage"], out["stage"] = i.precheck, back, first, i.phase
 	out["participantUpdatesList"] = r.elements(i, map[bool]string{true: "MIGRATION_REVERT", false: "MIGRATE"}[back])
-	return r.addDtos(out, i, i.before)
-}
-
-// addDtos adds the elements in the form of master (ParticipantDto, AcElementDto); before are those before the order, nil for orders
-// that change none.
-func (r *Runtime) addDtos(out object, i *Instance, before []*Element) object {
-	if r.Release != Master {
-		return out
+	if !first {
+		return r.addDtos(out, i, i.before) // StageScanner reads the copy for a rollback, also for the stages of one.
 	}
-	composition := func(c *Composition, d *Definition) object {
-		return object{
-			"compositionId": c.ID, "elementDefinitionId": d.identifier(), "inProperties": d.Properties, "outProperties": object{}, "state": "PRESENT",
-		}
-	}
-	// A rollback goes the other way, and removes what is new (createRollbackDto).
-	from, to, states := i.Composition, i.target, map[string]string{"NEW": "NEW", "REMOVED": "REMOVED"}
-	if i.DeployState == unMigrating {
-		from, to, states = to, from, map[string]string{"NEW": "REMOVED", "REMOVED": "NEW"}
-	}
-	instance := func(e *Element) object {
-		state := states[e.MigrationState]
-		if state == "" {
-			state = "PRESENT"
-		}
-		return object{"instanceId": i.ID, "elementId": e.ID, "inProperties": e.Properties, "outProperties": object{}, "state": state}
-	}
-	list := []object{}
-	for n, e := range i.Elements {
-		dto := object{"compositionElement": composition(from, e.Definition), "instanceElementTarget": instance(e)}
-		if n < len(before) {
-			dto["instanceElement"] = instance(before[n])
-			dto["compositionElement"] = composition(from, before[n].Definition)
-		}
-		if i.target != nil {
-			dto["compositionElementTarget"] = composition(to, e.Definition)
-		}
-		list = append(list, dto)
-	}
-	out["participantDtoList"] = []object{{"participantId": r.Participant, "elementDtos": list}}
-	return out
+	return r.addDtos(out, i, i.last)
 }
 
 // knownElement is an element as the runtime knows it (AcmUtils.createAcElementRestart).

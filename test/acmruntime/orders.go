@@ -293,13 +293,13 @@ func (r *Runtime) Rollback(ctx context.Context, i *Instance) (err error) {
 	r.locked(func() {
 		if i.DeployState == updating {
 			err = r.gives(ctx, i, "UPDATE_REVERT", func() {
-				i.Elements = cloned(i.before)
+				i.last, i.Elements = i.Elements, cloned(i.before)
 				r.cascade(i, unUpdating, i.LockState, none)
 			}, func() object { return r.updateMessage(i) })
 			return
 		}
 		err = r.gives(ctx, i, "MIGRATION_REVERT", func() {
-			i.Elements = i.reverted()
+			i.last, i.Elements = i.Elements, i.reverted()
 			r.cascade(i, unMigrating, locked, none)
 			i.phase = i.lastStage()
 		}, func() object { return r.migrationMessage(i, true) })
@@ -327,7 +327,10 @@ func (i *Instance) reverted() []*Element {
 }
 
 // keep makes the copy for a rollback (copyAcElementsBeforeUpdate).
-func (i *Instance) keep() { i.before = cloned(i.Elements) }
+func (i *Instance) keep() {
+	i.before = cloned(i.Elements)
+	i.last = i.before
+}
 
 func cloned(list []*Element) []*Element {
 	var out []*Element

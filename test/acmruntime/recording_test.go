@@ -74,7 +74,7 @@ func fromParticipant(l line) bool {
 // recorded runtime 9.1.0 said: the same messages on the same topics, each field for field, with new ids where that one made new ids.
 func TestRecordingsOfTheOriginal(t *testing.T) {
 	folder := filepath.Join("..", "testdata", "acm-9.1.0")
-	j := newJudge(t)
+	j := newJudge(t, V910)
 	for _, part := range parts {
 		j.hear(filepath.Join(folder, part+".jsonl"))
 	}
@@ -87,10 +87,10 @@ func TestRecordingsOfTheOriginal(t *testing.T) {
 	}
 }
 
-func newJudge(t *testing.T) *judge {
+func newJudge(t *testing.T, release Release) *judge {
 	t.Helper()
 	tape := &tape{}
-	return &judge{t: t, r: New(V910, recordedParticipant, tape), tape: tape, ours: map[string]string{}, theirs: map[string]string{}}
+	return &judge{t: t, r: New(release, recordedParticipant, tape), tape: tape, ours: map[string]string{}, theirs: map[string]string{}}
 }
 
 // hear compares the lines of the runtime in a recording with what the stand-in says.

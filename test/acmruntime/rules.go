@@ -72,7 +72,7 @@ func (r *Runtime) migrated(i *Instance, to *Composition, properties []map[string
 		return nil, err
 	}
 	would := *i
-	would.Elements = cloned(i.Elements)
+	would.Elements, would.last = cloned(i.Elements), i.Elements
 	would.aim(to, properties)
 	for n, e := range i.Elements {
 		// AutomationCompositionProvider.checkCompatibility: a definition of another name is a different one.

@@ -85,6 +85,8 @@ type Instance struct {
 	lastMsg time.Time
 	// before are the elements before an update or a migration, which a rollback restores.
 	before []*Element
+	// last are the elements before the order that is carried out, a rollback included.
+	last []*Element
 	told   []func(*changes)
 	gone   bool
 }

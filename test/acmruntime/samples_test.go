@@ -33,7 +33,7 @@ func samples(t *testing.T, release Release) map[string]object {
 	return out
 }
 
-// TestFieldsOfOtherReleases: London's and master's messages, of which there are no recordings, have the fields that their own code has
+// TestFieldsOfOtherReleases: London's messages, of which there are no recordings, and master's have the fields that their own code has
 // printed, and no others.
 func TestFieldsOfOtherReleases(t *testing.T) {
 	for release, titles := range map[Release][]string{

@@ -154,7 +154,7 @@ func TestTheComparisonDoesNotDependOnTiming(t *testing.T) {
 	if len(late) == len(lifecycle) {
 		t.Fatal("nothing was told late")
 	}
-	j := newJudge(t)
+	j := newJudge(t, V910)
 	if err := j.follow(late); err != nil || j.compared < 40 {
 		t.Errorf("%d messages were compared, %v", j.compared, err)
 	}
@@ -166,8 +166,16 @@ func TestTheComparisonDoesNotDependOnTiming(t *testing.T) {
 		of := at[object](l.Message, "automationcompositionList", 0)
 		wrong := slices.Clone(late)
 		wrong[n] = told(l, object{"automationcompositionList": []any{told(line{Message: of}, object{"stateChangeResult": failed + "X"}).Message}})
-		if err := newJudge(t).follow(wrong); err == nil {
+		if err := newJudge(t, V910).follow(wrong); err == nil {
 			t.Errorf("line %d: another result is not noticed", n+1)
 		}
+	}
+}
+
+// TestMasterIsAsRecorded holds the stand-in for master against a runtime built from it.
+func TestMasterIsAsRecorded(t *testing.T) {
+	j := newJudge(t, Master)
+	if err := j.follow(recording(t, filepath.Join("..", "testdata", "acm-master", "lifecycle.jsonl"))); err != nil || j.compared < 170 {
+		t.Errorf("%d messages were compared, %v", j.compared, err)
 	}
 }
