@@ -87,8 +87,8 @@ type Instance struct {
 	before []*Element
 	// last are the elements before the order that is carried out, a rollback included.
 	last []*Element
-	told   []func(*changes)
-	gone   bool
+	told []func(*changes)
+	gone bool
 }
 
 // Element is an element of an instance.
