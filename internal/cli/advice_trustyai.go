@@ -104,6 +104,20 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "Whether the database answers is known once a pod is ready.", vague: true,
 		remedy: "Look at the events and logs of the pods; where they cannot connect, check address, port and password in the Secret of the database.",
 	},
+	"DBServiceNotFound": {
+		meaning: "The namespace has no Service of the name that the Secret of the database has as databaseService, and no pod is ready.",
+		remedy: "Create the Service, or correct databaseService in the Secret; name a host outside of the cluster with its domain. The service " +
+			"recovers once its pods reach the database.",
+	},
+	"DBPortNotFound": {
+		meaning: "The Service of the database does not have the port that its Secret has as databasePort, and no pod is ready.",
+		remedy:  "Correct databasePort in the Secret, or add the port to the Service.",
+	},
+	"DBServiceNotReady": {
+		meaning: "The Service of the database has no ready endpoint, and no pod is ready.",
+		remedy: "Look at the pods of the database, and whether the selector of its Service matches their labels; the service recovers once its " +
+			"pods reach the database.",
+	},
 	"TLSSecretNotFound": {
 		meaning: "The Secret that spec.tls.secretName names does not exist.", remedy: "Create it; the service then recovers automatically.",
 	},

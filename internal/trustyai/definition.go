@@ -54,6 +54,10 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 				Why: "spec.storage.pv is checked before the claim waits for it.",
 			},
 			{
+				Group: "discovery.k8s.io", Resources: []string{"endpointslices"}, Verbs: []string{"list"},
+				Why: "Whether the Service of a database has ready endpoints is asked for while no pod of the service is ready.",
+			},
+			{
 				Group: "rbac.authorization.k8s.io", Resources: []string{"clusterroles"}, Names: []string{proxyRole}, Verbs: []string{"bind"},
 				Why: "The proxy of a Secured service asks the API server who its callers are; no other ClusterRole can be bound.",
 			},

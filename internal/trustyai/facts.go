@@ -177,6 +177,10 @@ type Database struct {
 	CA, Unsigned bool
 	// Digest is a keyed digest of the values that the pods read, so that a rotation rolls them (invariant 16).
 	Digest string
+	// Failure is what the API says against the database, as a reason of DBAvailable, while no pod is ready; empty where it says nothing.
+	Failure string
+	// Asked says that the API was asked for that and has not answered yet.
+	Asked bool
 }
 
 // usable says that pods can be started with the credentials.

@@ -77,7 +77,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 		}
 	}
 	if cr.Spec.Storage.Format == v1.StorageDatabase || usesDatabase(templateOf(cr.Spec.Storage.Format, facts)) {
-		if facts.Database, err = gatherDatabase(ctx, read, cr); err != nil {
+		if facts.Database, err = s.gatherDatabase(ctx, read, cr, facts.Deployment); err != nil {
 			return Facts{}, err
 		}
 	}
@@ -410,7 +410,7 @@ func gatherVolume(ctx context.Context, read controller.Reader, cr *v1.TrustyAISe
 }
 
 // gatherDatabase reads the Secret with the credentials and reduces it to what may be shown.
-func gatherDatabase(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (Database, error) {
+func (s *system) gatherDatabase(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, d *Deployment) (Database, error) {
 	n := namesOf(cr)
 	secret, err := read.Referenced(ctx, gvkSecret, cr.Namespace, n.databaseSecret)
 	if err != nil {
@@ -437,6 +437,9 @@ func gatherDatabase(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 	out.Generation = len(data[generationKey]) > 0
 	known := controller.Only(data, slices.Concat(mandatoryKeys, []string{generationKey})...)
 	out.Digest = read.Digest(known, ca)
+	if out.usable() {
+		out.Failure, out.Asked = s.askForDatabase(read, cr, d, data, out.Digest)
+	}
 	return out, nil
 }
 

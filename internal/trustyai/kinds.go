@@ -9,6 +9,7 @@ var (
 	gvkService          = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
 	gvkServiceAccount   = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
 	gvkClaim            = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+	gvkEndpointSlice    = schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}
 	gvkVolume           = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolume"}
 	gvkDeployment       = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	gvkBinding          = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"}

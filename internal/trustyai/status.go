@@ -34,6 +34,9 @@ const (
 	reasonDBCredentialsNotFound = "DBCredentialsNotFound"
 	reasonDBCredentialsError    = "DBCredentialsError"
 	reasonDBNotChecked          = "DBNotChecked"
+	reasonDBServiceNotFound     = "DBServiceNotFound"
+	reasonDBPortNotFound        = "DBPortNotFound"
+	reasonDBServiceNotReady     = "DBServiceNotReady"
 )
 
 const (
@@ -102,6 +105,9 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Ob
 	}
 	if seen.Waiting != "" {
 		verdict.Message += ": " + seen.Waiting
+	}
+	if f, fails := v.databaseFailure(); fails {
+		verdict.Reason, verdict.Progress = f.reason, f.message
 	}
 	return verdict
 }

@@ -1,6 +1,8 @@
 package trustyai
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,11 +144,43 @@ func (v *view) database(serves bool) finding {
 	case serves:
 		return finding{yes, "DBAvailable", "Database available"}
 	}
+	if f, fails := v.databaseFailure(); fails {
+		return f
+	}
 	if u := v.deployment(); u != nil && workload.RolloutOf(u).Exceeded {
 		return finding{unknown, reasonDBNotChecked, "The pods did not become ready in time, so that their connection to the database is not known: " +
 			"see what keeps them from it, such as their events and logs"}
 	}
 	return finding{unknown, reasonDBNotChecked, "The service is not ready yet, so that its connection to the database is not known"}
+}
+
+// databaseFailures are what the API may say against the database, by the reason of DBAvailable. They name the keys of the Secret, and no value
+// of it: who reads the status may not read the Secret.
+var databaseFailures = map[string]string{
+	reasonDBServiceNotFound: "The namespace has no Service that databaseService of the Secret %s names: create it, or correct databaseService; name a " +
+		"host outside of the cluster with its domain",
+	reasonDBPortNotFound: "The Service that databaseService of the Secret %s names does not have the port of databasePort: correct databasePort, or " +
+		"add the port to the Service",
+	reasonDBServiceNotReady: "The Service that databaseService of the Secret %s names has no ready endpoint: look at the pods of the database, and at " +
+		"the selector of the Service",
+}
+
+// databaseFailure is what the API says against the database. The Service may come later, so that pods are started all the same, and one pod that is
+// ready proves the opposite. What was said last stands until the API has answered, such as after a restart of the manager.
+func (v *view) databaseFailure() (f finding, fails bool) {
+	db := v.facts.Database
+	if _, ready := v.pods(); ready > 0 || !usesDatabase(v.template) {
+		return finding{}, false
+	}
+	reason := db.Failure
+	if last := meta.FindStatusCondition(v.cr.Status.Conditions, ConditionDBAvailable); db.Asked && last != nil {
+		reason = last.Reason
+	}
+	message, fails := databaseFailures[reason]
+	if !fails {
+		return finding{}, false
+	}
+	return finding{no, reason, fmt.Sprintf(message, db.Secret)}, true
 }
 
 // route tells of the Route, and whether what it tells keeps the service from being available: a cluster without the

@@ -36,6 +36,7 @@ func TestAServiceWhosePodsFail(t *testing.T) {
 			// What other tests leave behind is torn down meanwhile, and must not be counted.
 			o := start(t, c, harness.Options{Engine: engine.Options{Namespaces: []string{ns}}})
 			end := c.FailPods(t, ns, failure.how)
+			c.Apply(t, databaseElsewhere, ns)
 			c.Apply(t, databaseSecret("db"), ns)
 			c.Apply(t, withDatabase("tas"), ns)
 			says(t, c, ns, "tas", "Ready", metav1.ConditionFalse, "ComponentsNotReady", "Deployment", "tas", "Fewer replicas are updated and available")
