@@ -181,7 +181,7 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "The volume of the claim is gone, and its data with it.",
 		remedy:  "Restore the PersistentVolume from a backup, or delete the claim; MLKeeper recreates it, without data.",
 	},
-	"DBAvailable": {meaning: "Pods with these credentials are ready.", quiet: true},
+	"DBAvailable": {meaning: "Pods are ready, which they are with a connection to the database.", quiet: true},
 	"RouteFound":  {meaning: "The Route is admitted.", quiet: true},
 	"RouteNotFound": {
 		meaning: "The Route does not exist yet.", remedy: "Look at the condition Ready, which says why it was not created.",

@@ -173,15 +173,19 @@ func (v *view) state(key plan.Key) (controller.State, bool) {
 
 // pods counts all pods of the Deployment, and those that are ready.
 func (v *view) pods() (total, ready int64) {
+	r := v.rollout()
+	return r.Total, r.Ready
+}
+
+// rollout is how far the Deployment has come. One that a problem keeps out of the plan still runs.
+func (v *view) rollout() workload.Rollout {
 	if u := v.deployment(); u != nil {
-		r := workload.RolloutOf(u)
-		return r.Total, r.Ready
+		return workload.RolloutOf(u)
 	}
 	if d := v.facts.Deployment; d != nil {
-		// A Deployment that a problem keeps out of the plan still runs.
-		return d.Total, d.Ready
+		return d.Rollout
 	}
-	return 0, 0
+	return workload.Rollout{}
 }
 
 // externalURL is where the service is reached from outside of the cluster: at the host for which a router has admitted its Route, else

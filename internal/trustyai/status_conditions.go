@@ -88,13 +88,7 @@ func (v *view) overall(complete, some bool) {
 }
 
 // workload says that pods serve: as many as declared, or those that a problem leaves running.
-func (v *view) workload() bool {
-	if u := v.deployment(); u != nil {
-		return workload.RolloutOf(u).Serves()
-	}
-	d := v.facts.Deployment
-	return d != nil && d.Serves()
-}
+func (v *view) workload() bool { return v.rollout().Serves() }
 
 // claim tells of the claim. Upstream says "not found" of a claim that is merely unbound.
 func (v *view) claim(bool) finding {
@@ -141,13 +135,17 @@ func (v *view) database(serves bool) finding {
 		return finding{no, reasonDBCredentialsNotFound, "Database credentials not found"}
 	case !db.usable():
 		return finding{no, reasonDBCredentialsError, "Error with database credentials"}
+	case serves && !v.rollout().Complete():
+		// The change may be one of the credentials, which the pods that serve read at their start.
+		return finding{yes, "DBAvailable", "Database available to the pods from before the latest change; those after it are not all ready, so that " +
+			"it is not known whether they reach it"}
 	case serves:
 		return finding{yes, "DBAvailable", "Database available"}
 	}
 	if f, fails := v.databaseFailure(); fails {
 		return f
 	}
-	if u := v.deployment(); u != nil && workload.RolloutOf(u).Exceeded {
+	if v.rollout().Exceeded {
 		return finding{unknown, reasonDBNotChecked, "The pods did not become ready in time, so that their connection to the database is not known: " +
 			"see what keeps them from it, such as their events and logs"}
 	}

@@ -96,6 +96,15 @@ func Test_Conditions(t *testing.T) {
 		}
 		return true
 	}
+	// The pod of the template before serves beside one of the latest template, which may have other credentials.
+	replaced := func(u *unstructured.Unstructured) bool {
+		if u.GetKind() == "Deployment" {
+			u.Object["status"] = map[string]any{
+				"observedGeneration": int64(1), "replicas": int64(2), "updatedReplicas": int64(1), "readyReplicas": int64(1), "availableReplicas": int64(1),
+			}
+		}
+		return true
+	}
 	const unchecked = "Unknown/DBNotChecked/The pods did not become ready in time, so that their connection to the database is not known: " +
 		"see what keeps them from it, such as their events and logs"
 	healthy := map[string]string{
@@ -148,6 +157,12 @@ func Test_Conditions(t *testing.T) {
 		}, phaseReady},
 		{"database while the route is missing", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, without("Route"), map[string]string{
 			ConditionDBAvailable: "True/DBAvailable/Database available",
+		}, phaseNotReady},
+		{"database and a new pod beside one that serves", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, replaced, map[string]string{
+			ConditionDBAvailable: "True/DBAvailable/Database available to the pods from before the latest change; those after it are not all ready, so that " +
+				"it is not known whether they reach it",
+			ConditionStorageReady: "True/StorageHealthy/Storage system is functioning correctly.",
+			ConditionAvailable:    "True/AllComponentsReady/AllComponentsReady",
 		}, phaseNotReady},
 		{"database and pods that do not start", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, exceeded, map[string]string{
 			ConditionDBAvailable: unchecked, ConditionStorageReady: unchecked,
