@@ -163,7 +163,7 @@ func mark(object map[string]any) {
 		}
 	case "ValidatingAdmissionPolicyBinding":
 		object["spec"].(map[string]any)["validationActions"] = []any{actionPlaceholder}
-	case "ClusterRoleBinding":
+	case "ClusterRoleBinding", "RoleBinding":
 		// kustomize gives a subject the namespace of a ServiceAccount that it builds as well, which the parts beside engine do not.
 		for _, subject := range object["subjects"].([]any) {
 			subject.(map[string]any)["namespace"] = namespacePlaceholder
