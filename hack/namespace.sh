@@ -41,7 +41,7 @@ foreign() {
       $1 ~ /^ConfigMap\/(kube-root-ca|openshift-service-ca)\.crt$/ { next }
       $1 ~ /^ServiceAccount\/(default|builder|deployer)$/ { next }
       $1 ~ /^RoleBinding\/system:/ { next }
-      $1 ~ /^Secret\// && $2 ~ /^kubernetes\.io\/(service-account-token|dockercfg)$/ { next }
+      $1 ~ /^Secret\// && $2 ~ /^(kubernetes\.io\/(service-account-token|dockercfg)|keeper\.mlkeeper\.dev\/payload)$/ { next }
       { print "  " $1 }' | sort -u
 }
 

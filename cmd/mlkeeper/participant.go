@@ -44,8 +44,9 @@ func addParticipant(mgr manager.Manager, e *engine.Engine, path string, controll
 	if err == nil {
 		err = participant.Add(mgr, text, participant.Options{
 			Version: version.Version, Alone: slices.Equal(controllers, []string{kserve.ControllerName}),
-			Elements: engine.ResourcesOf(e, kserve.Definition()),
-			Missing:  func() error { return kserve.Missing(e.Serves) },
+			Elements:  engine.ResourcesOf(e, kserve.Definition()),
+			Missing:   func() error { return kserve.Missing(e.Serves) },
+			Namespace: e.OperatorNamespace, Key: e.DigestKey,
 		})
 	}
 	if err != nil {

@@ -33,6 +33,7 @@ var rightsOf = []struct{ title, file, about string }{
 	{"SeldonOperator", "rbac/seldon/role.yaml", "The controller `seldon`; [an administrator grants](../operations.md#rights-for-kfdefs-and-seldonoperators) " +
 		"what charts contain."},
 	{"KServe participant", "rbac/kserve/role.yaml", "The component `participant`."},
+	{"KServe participant, in the operator's namespace", "rbac/kserve/payload_role.yaml", "For the Secrets with [what was ordered](../kserve-participant.md#what-is-stored)."},
 	{"Component manifests", "components/manifests/role.yaml", "Added to the roles of KfDef and SeldonOperator. Off by default."},
 	{"Component every-namespace", "components/every-namespace/role.yaml", "Off by default: acting as every ServiceAccount is as much as cluster-admin."},
 }

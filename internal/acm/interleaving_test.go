@@ -167,26 +167,40 @@ func (w *sites) pass(d time.Duration) {
 // restart has the participant end and start: it knows what the cluster remembers, reads again what it has not committed, and
 // registers.
 func (w *sites) restart() {
-	next := acm.NewState()
+	next, secrets := acm.NewState(), map[string][]byte{}
+	keep := func(payload []byte) *keeper.PayloadReference {
+		ref := &keeper.PayloadReference{Name: fmt.Sprint(len(secrets))}
+		secrets[ref.Name] = payload
+		return ref
+	}
+	fetch := func(ref keeper.PayloadReference) ([]byte, error) { return secrets[ref.Name], nil }
 	for id, e := range w.s.Elements {
-		cr := &keeper.CompositionElement{Spec: record.ElementSpec(e)}
+		cr := &keeper.CompositionElement{Spec: record.ElementSpec(e, keep)}
 		cr.Name = id
 		if e.Settled != nil {
 			outcome := record.OutcomeStatus(*e.Settled)
 			cr.Status.Outcome = &outcome
 		}
-		next.Apply(acm.PutElement{Element: record.Element(cr)})
+		element, err := record.Element(cr, fetch)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		next.Apply(acm.PutElement{Element: element})
 	}
 	for id, d := range w.s.Definitions {
-		cr := &keeper.CompositionDefinition{Spec: record.DefinitionSpec(d)}
+		cr := &keeper.CompositionDefinition{Spec: record.DefinitionSpec(d, keep)}
 		cr.Name = id
-		next.Apply(acm.PutDefinition{Definition: record.Definition(cr)})
+		definition, err := record.Definition(cr, fetch)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		next.Apply(acm.PutDefinition{Definition: definition})
 	}
 	for id, h := range w.s.Held {
-		cr := &keeper.PendingOrder{Spec: record.HeldSpec(h)}
+		cr := &keeper.PendingOrder{Spec: record.HeldSpec(h, keep)}
 		cr.Name = id
 		cr.CreationTimestamp.Time = h.Received
-		held, err := record.Held(cr)
+		held, err := record.Held(cr, fetch)
 		if err != nil {
 			w.t.Fatal(err)
 		}

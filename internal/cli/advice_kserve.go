@@ -30,6 +30,10 @@ var kserveAdvice = map[string]advice{
 		meaning: "The ACM runtime has ordered pods that run as a ServiceAccount which does not accept orders.", stalled: true,
 		remedy: "kubectl label serviceaccount -n NAMESPACE NAME keeper.mlkeeper.dev/compositions=allowed, if orders may have its rights; then give the order again.",
 	},
+	"PayloadNotFound": {
+		meaning: "The Secret with what the ACM runtime has ordered, in the operator's namespace, was deleted or replaced, so that the services stay as they are.",
+		remedy:  "Restore the Secret that the message names, or give the order again.",
+	},
 	"OrderFailed": {
 		meaning: "The last order of the ACM runtime has failed; MLKeeper reported the cause to the runtime, which keeps that state until its next order.",
 		remedy:  "Correct the cause that the message names, and give the order again.",

@@ -26,6 +26,7 @@ import (
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/digestkey"
 	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/impersonation"
@@ -278,6 +279,14 @@ func (e *Engine) Warm(ctx context.Context) bool {
 // the context is done.
 func (e *Engine) start(ctx context.Context) bool {
 	return e.Warm(ctx) && e.Shards.AwaitFirst(ctx) && e.digests.Load(ctx)
+}
+
+// DigestKey waits for the key of the digests, for what makes digests outside of reconciles; false when the context is done before.
+func (e *Engine) DigestKey(ctx context.Context) (key digest.Key, ok bool) {
+	if !e.digests.Load(ctx) {
+		return key, false
+	}
+	return e.digests.Key(), true
 }
 
 func (e *Engine) add(gk schema.GroupKind, r reconciler) {

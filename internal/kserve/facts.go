@@ -42,8 +42,11 @@ type Facts struct {
 
 // Gather reads the order, and whether it may go where it says.
 func (system) Gather(ctx context.Context, read controller.Reader, cr *keeper.CompositionElement) (Facts, error) {
-	facts := Facts{Element: record.Element(cr), Now: read.Now()}
-	e := facts.Element
+	e, err := element(ctx, read, cr)
+	if err != nil {
+		return Facts{}, err
+	}
+	facts := Facts{Element: e, Now: read.Now()}
 	if told := cr.Status.Outcome; told != nil {
 		outcome := record.Outcome(*told)
 		if outcome.OrderID == e.Order.ID && outcome.Type == e.Order.Type {
@@ -72,6 +75,36 @@ func (system) Gather(ctx context.Context, read controller.Reader, cr *keeper.Com
 	}
 	facts.Rollouts = facts.rollouts(read)
 	return facts, facts.handOver(ctx, read)
+}
+
+// element reads an element with its properties. One whose services are to be removed needs none, so that it is removed without them, too.
+func element(ctx context.Context, read controller.Reader, cr *keeper.CompositionElement) (acm.Element, error) {
+	e, err := record.Element(cr, func(ref keeper.PayloadReference) ([]byte, error) { return payload(ctx, read, cr.Name, ref) })
+	if err != nil && !cr.Spec.Exists && cr.Spec.PendingContent == nil {
+		return record.Element(cr, nil)
+	}
+	return e, err
+}
+
+// payload reads what the participant keeps of an element in a Secret.
+func payload(ctx context.Context, read controller.Reader, id string, ref keeper.PayloadReference) ([]byte, error) {
+	secret, err := read.Referenced(ctx, gvkSecret, ref.Namespace, ref.Name)
+	if err != nil {
+		return nil, err
+	}
+	problem := plan.Problem{
+		Class: plan.Waiting, Reason: reasonPayloadNotFound, Field: "spec", Value: ref.Namespace + "/" + ref.Name,
+		Message: "there is no Secret with what was ordered", Remedy: "give the order again; what runs stays as it is until then",
+	}
+	if secret == nil {
+		return nil, problem
+	}
+	out, err := record.Payload(secret, controller.SecretData(secret), record.PayloadOf("CompositionElement", id))
+	if err != nil {
+		problem.Message = "the Secret with what was ordered cannot be used: " + err.Error()
+		return nil, problem
+	}
+	return out, nil
 }
 
 // settle finds the services that should run.

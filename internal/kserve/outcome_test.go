@@ -1,11 +1,13 @@
 package kserve
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -36,13 +38,38 @@ func ordered(kind acm.OrderType, values map[string]any) acm.Element {
 
 // resource makes the custom resource of an element, with what the controller told of it before.
 func resource(e acm.Element, told *acm.Outcome) *keeper.CompositionElement {
-	cr := &keeper.CompositionElement{Spec: record.ElementSpec(e)}
+	cr := &keeper.CompositionElement{}
+	inline(cr, e)
 	cr.Name, cr.Generation = e.ID, 1
 	if told != nil {
 		outcome := record.OutcomeStatus(*told)
 		cr.Status.Outcome = &outcome
 	}
 	return cr
+}
+
+// inline has an element as earlier releases stored it, with its properties in itself.
+func inline(cr *keeper.CompositionElement, e acm.Element) {
+	cr.Spec = record.ElementSpec(e, func([]byte) *keeper.PayloadReference { return nil })
+	for _, part := range []struct {
+		content *acm.Content
+		to      *keeper.ElementContent
+	}{{&e.Content, &cr.Spec.Content}, {e.Previous, cr.Spec.Previous}, {e.Candidate, cr.Spec.PendingContent}} {
+		if part.content != nil {
+			part.to.Common, part.to.Properties = extension(part.content.Common), extension(part.content.Properties)
+		}
+	}
+}
+
+func extension(p acm.Properties) *runtime.RawExtension {
+	if p == nil {
+		return nil
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	return &runtime.RawExtension{Raw: text}
 }
 
 // service is a service of a plan as it is observed: written with a digest, and Ready or not.

@@ -24,6 +24,9 @@ import (
 // gvkService is the kind that payloads hold.
 var gvkService = schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1beta1", Kind: "InferenceService"}
 
+// gvkSecret is the kind that has what an element is made of.
+var gvkSecret = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+
 // Missing says what the cluster lacks for an element to be deployed; nil if nothing. serves says whether a kind is served.
 func Missing(serves func(schema.GroupVersionKind) bool) error {
 	if serves(gvkService) {
@@ -38,6 +41,9 @@ const maxServices, maxMemory = 100, 16 << 20
 
 // reasonInvalidProperties is the reason of properties that no service can be made of.
 const reasonInvalidProperties = "InvalidProperties"
+
+// reasonPayloadNotFound is the reason while the Secret with what was ordered is not there, or cannot be used.
+const reasonPayloadNotFound = "PayloadNotFound"
 
 // entity is one service as properties declare it.
 type entity struct {

@@ -9,6 +9,6 @@
 //
 // It has no watch of its own: the engine's tells it of CompositionElements.
 //
-// It writes only kinds of MLKeeper's own group, and of CompositionElements only the spec and status.acknowledged. It runs on the
-// leader alone.
+// It writes only kinds of MLKeeper's own group, of CompositionElements only the spec and status.acknowledged, and the Secrets of the
+// operator's namespace with what may hold credentials. It runs on the leader alone.
 package participant

@@ -109,8 +109,9 @@ func (o *outbox) retell(instanceID string) {
 func (p *Participant) forget(cr *keeper.CompositionElement) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state.Elements[cr.Name].Order.ID == record.Element(cr).Order.ID {
+	if p.state.Elements[cr.Name].Order.ID == record.Order(cr.Spec.Order).ID {
 		p.state.Apply(acm.DropElement{ID: cr.Name}) // Else it was made anew meanwhile.
+		p.store.known.forget(record.PayloadOf(elementKind, cr.Name))
 	}
 }
 
@@ -254,7 +255,10 @@ func (o *outbox) ended(cr *keeper.CompositionElement) {
 
 // message is what the runtime does not know of an element; ok is false where a newer order stands meanwhile.
 func (o *outbox) message(cr *keeper.CompositionElement) (acm.Outgoing, bool) {
-	element := record.Element(cr)
+	element, err := record.Element(cr, nil) // What is told has no properties.
+	if err != nil {
+		return acm.Outgoing{}, false
+	}
 	if !o.settle(element) {
 		return acm.Outgoing{}, false
 	}

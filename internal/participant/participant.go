@@ -63,6 +63,8 @@ type Participant struct {
 	state *acm.State
 	// failures are the steps that do not succeed; mu guards them too.
 	failures map[*failure]bool
+	// untidy are the entries that a crash or an earlier release has left otherwise than they would be written; mu guards them too.
+	untidy map[entry]bool
 	// writing has each entry written by one at a time.
 	writing keymutex.KeyMutex
 	// started is when the participant has registered first.
@@ -79,6 +81,7 @@ func New(settings Settings, transport acm.Transport, store Store) *Participant {
 	if settings.Clock == nil {
 		settings.Clock = clock.RealClock{}
 	}
+	store.known = &knownSecrets{by: map[string]map[string]secretState{}}
 	p := &Participant{
 		settings: settings, transport: transport, store: store, state: acm.NewState(), woken: make(chan struct{}, 1),
 		failures: map[*failure]bool{}, writing: keymutex.NewHashed(0),
@@ -103,6 +106,7 @@ func (p *Participant) Start(ctx context.Context) error {
 	group.Go(func() error { return p.announce(running) })
 	group.Go(func() error { return p.ask(running) })
 	group.Go(func() error { return p.receive(running) })
+	group.Go(func() error { return p.insist(running, p.tidy) })
 	err := group.Wait()
 	p.deregister(context.WithoutCancel(ctx))
 	if errors.Is(err, context.Canceled) {
@@ -113,22 +117,22 @@ func (p *Participant) Start(ctx context.Context) error {
 
 // load takes in what the cluster remembers. An object that cannot be read is left out, and told of.
 func (p *Participant) load(ctx context.Context) error {
-	state, unreadable, err := p.store.Load(ctx)
+	loaded, err := p.store.Load(ctx)
 	if err != nil {
 		return err
 	}
-	for _, one := range unreadable {
+	for _, one := range loaded.Unreadable {
 		objectsUnreadable.WithLabelValues(one.Object.GetKind()).Inc()
 		p.settings.Log.Error(one.Err, "an object cannot be read and is left out", "kind", one.Object.GetKind(), "name", one.Object.GetName())
 		p.event(one.Object, "Unreadable", "the participant cannot read it and goes on without it: "+one.Err.Error())
 	}
 	p.mu.Lock()
-	p.state, p.started = state, p.now()
+	p.state, p.untidy, p.started = loaded.State, loaded.Untidy, p.now()
 	p.mu.Unlock()
 	me, broker := p.settings.Identity, p.settings.Broker
 	p.settings.Log.Info("the participant has started", "participantId", me.ParticipantID, "replicaId", me.ReplicaID, "version", me.Version,
 		"broker", broker.Kind, "servers", broker.Servers, "reads", broker.Reads(), "writes", broker.PublishTopic,
-		"elements", len(state.Elements), "pendingOrders", len(state.Held), "unreadable", len(unreadable))
+		"elements", len(loaded.State.Elements), "pendingOrders", len(loaded.State.Held), "unreadable", len(loaded.Unreadable))
 	return nil
 }
 

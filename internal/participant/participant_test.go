@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -125,6 +126,9 @@ func (s *server) write(verb string, o client.Object) error {
 		delete(s.stored, o.GetName())
 		return nil
 	}
+	if _, made := o.(*corev1.Secret); made && verb == "create" && s.stored[o.GetName()] != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "secrets"}, o.GetName())
+	}
 	s.stored[o.GetName()] = o
 	return nil
 }
@@ -147,6 +151,9 @@ func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	if s.unreachable > 0 {
 		s.unreachable--
 		return apierrors.NewServiceUnavailable("the API server starts")
+	}
+	if _, secrets := list.(*corev1.SecretList); secrets {
+		return nil
 	}
 	out, ok := list.(*unstructured.UnstructuredList)
 	if !ok {

@@ -18,6 +18,7 @@ import (
 	"mlkeeper.dev/internal/acm/dmaap"
 	"mlkeeper.dev/internal/acm/kafka"
 	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/digest"
 )
 
 // runner is a participant inside a manager. It starts when the manager leads.
@@ -37,6 +38,10 @@ type Options struct {
 	Version string
 	// Elements are the CompositionElements that the controller of package kserve keeps.
 	Elements Elements
+	// Namespace is the operator's, which has the Secrets with what may hold credentials. Key waits for the key that their names are made
+	// with; it is false when the context is done before.
+	Namespace string
+	Key       func(context.Context) (digest.Key, bool)
 	// Alone says that the manager is nothing but the participant, so that it is ready when the participant is.
 	Alone bool
 	// Missing says what the cluster lacks for orders to be carried out; nil for nothing. Readiness tells it.
@@ -116,6 +121,10 @@ func (r *runner) Start(ctx context.Context) error {
 	if err != nil {
 		return nil // The context is done, which is no failure.
 	}
+	key, ok := r.options.Key(ctx)
+	if !ok {
+		return nil
+	}
 	settings, err := r.read(installation)
 	if err != nil {
 		return err
@@ -135,7 +144,7 @@ func (r *runner) Start(ctx context.Context) error {
 	}, transport,
 		Store{
 			Client: r.mgr.GetClient(), Reader: r.mgr.GetAPIReader(), Elements: r.options.Elements,
-			Participant: settings.Identity.ParticipantID,
+			Participant: settings.Identity.ParticipantID, Namespace: r.options.Namespace, Key: key,
 		})
 	r.options.Elements.Follow(p.Saw)
 	r.running.Store(p)

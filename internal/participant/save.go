@@ -75,18 +75,7 @@ func (p *Participant) saveAll(ctx context.Context, w *work, kept bool) error {
 
 // keeps says whether the state has an entry.
 func (p *Participant) keeps(one entry) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var ok bool
-	switch one.kind {
-	case elementEntry:
-		_, ok = p.state.Elements[one.id]
-	case definitionEntry:
-		_, ok = p.state.Definitions[one.id]
-	case orderEntry:
-		_, ok = p.state.Held[one.id]
-	}
-	return ok
+	return p.remembered(one) != remembered{}
 }
 
 // write has the cluster hold under an entry what the state holds. Batches of different topics are saved at the same time: since each
@@ -94,22 +83,8 @@ func (p *Participant) keeps(one entry) bool {
 func (p *Participant) write(ctx context.Context, one entry, before undo) (answers []acm.Effect, err error) {
 	p.writing.LockKey(one.String())
 	defer func() { _ = p.writing.UnlockKey(one.String()) }()
-	p.mu.Lock()
-	element, isElement := p.state.Elements[one.id]
-	definition, isDefinition := p.state.Definitions[one.id]
-	held, isHeld := p.state.Held[one.id]
-	p.mu.Unlock()
-	kept := true
-	switch {
-	case one.kind == elementEntry && isElement:
-		err = p.store.PutElement(ctx, element, before.known)
-	case one.kind == definitionEntry && isDefinition:
-		err = p.store.PutDefinition(ctx, definition)
-	case one.kind == orderEntry && isHeld:
-		err = p.store.HoldOrder(ctx, held)
-	default:
-		kept, err = false, p.remove(ctx, one)
-	}
+	now := p.remembered(one)
+	kept, err := p.put(ctx, one, now, before.known)
 	var refusal *Refusal
 	if !errors.As(err, &refusal) {
 		return nil, err
@@ -123,15 +98,56 @@ func (p *Participant) write(ctx context.Context, one entry, before undo) (answer
 	defer p.mu.Unlock()
 	switch one.kind {
 	case elementEntry:
-		answers = p.takeBackElement(element, before, refusal)
+		answers = p.takeBackElement(*now.element, before, refusal)
 	case definitionEntry:
 		delete(p.state.Definitions, one.id)
 		answers = []acm.Effect{acm.PrimeAnswer{CompositionID: one.id, State: acm.Commissioned, Failure: refusal.Error()}}
 	case orderEntry:
 		delete(p.state.Held, one.id)
-		answers = acm.Refuse(p.settings.Identity, p.state, held.Record, refusal.Error())
+		answers = acm.Refuse(p.settings.Identity, p.state, now.held.Record, refusal.Error())
 	}
 	return answers, nil
+}
+
+// remembered is what the state has of an entry; all are nil where it has none.
+type remembered struct {
+	element    *acm.Element
+	definition *acm.Definition
+	held       *acm.Held
+}
+
+func (p *Participant) remembered(one entry) (out remembered) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch one.kind {
+	case elementEntry:
+		out.element = found(p.state.Elements, one.id)
+	case definitionEntry:
+		out.definition = found(p.state.Definitions, one.id)
+	case orderEntry:
+		out.held = found(p.state.Held, one.id)
+	}
+	return out
+}
+
+func found[T any](in map[string]T, id string) *T {
+	if one, ok := in[id]; ok {
+		return &one
+	}
+	return nil
+}
+
+// put writes an entry, or deletes it where nothing is remembered; kept says which. known says that it is there already.
+func (p *Participant) put(ctx context.Context, one entry, now remembered, known bool) (kept bool, err error) {
+	switch {
+	case now.element != nil:
+		return true, p.store.PutElement(ctx, *now.element, known)
+	case now.definition != nil:
+		return true, p.store.PutDefinition(ctx, *now.definition, known)
+	case now.held != nil:
+		return true, p.store.HoldOrder(ctx, *now.held, known)
+	}
+	return false, p.remove(ctx, one)
 }
 
 func (p *Participant) remove(ctx context.Context, one entry) error {

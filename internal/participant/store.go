@@ -17,9 +17,10 @@ import (
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/record"
 	"mlkeeper.dev/internal/engine/apistatus"
+	"mlkeeper.dev/internal/engine/digest"
 )
 
-// maxElement is how large an element may be in the cluster, in bytes: etcd takes 1.5 MiB by default.
+// maxElement is how large a custom resource may be in the cluster, in bytes: etcd takes 1.5 MiB by default.
 const maxElement = 1400 << 10
 
 // fieldManager owns what the participant writes.
@@ -48,6 +49,11 @@ type Store struct {
 	Elements Elements
 	// Participant is the id of the participant: what others of the cluster remember is none of its business.
 	Participant string
+	// Namespace is that of the Secrets with what may hold credentials, Key the one that their names are made with.
+	Namespace string
+	Key       digest.Key
+	// known are these Secrets.
+	known *knownSecrets
 }
 
 // Unreadable is an object that cannot be read, such as one that somebody has edited.
@@ -56,86 +62,142 @@ type Unreadable struct {
 	Err    error
 }
 
+// Loaded is everything that is remembered.
+type Loaded struct {
+	State      *acm.State
+	Unreadable []Unreadable
+	// Untidy are the entries that are to be written again, as a crash or an earlier release has left them.
+	Untidy map[entry]bool
+}
+
+// The kinds of what is remembered.
+const (
+	elementKind    = "CompositionElement"
+	definitionKind = "CompositionDefinition"
+	orderKind      = "PendingOrder"
+)
+
+// kindOf is what the custom resources of a kind remember.
+var kindOf = map[string]entryKind{elementKind: elementEntry, definitionKind: definitionEntry, orderKind: orderEntry}
+
+// restored is what was read of a custom resource.
+type restored struct {
+	effect acm.Effect
+	refs   []keeper.PayloadReference
+	inline bool
+}
+
 // Load reads everything that is remembered, and leaves out what cannot be read: one object must not keep all others from being served.
-func (s Store) Load(ctx context.Context) (*acm.State, []Unreadable, error) {
-	out := acm.NewState()
-	var unreadable []Unreadable
+func (s Store) Load(ctx context.Context) (Loaded, error) {
+	out := Loaded{State: acm.NewState(), Untidy: map[entry]bool{}}
+	payloads, err := s.loadSecrets(ctx)
+	if err != nil {
+		return out, err
+	}
+	seen := map[string]bool{}
 	for _, kind := range []struct {
 		name string
-		take func(*unstructured.Unstructured) (acm.Effect, error)
+		take func(*unstructured.Unstructured, record.Fetch) (restored, error)
 	}{
-		{"CompositionElement", read(func(cr *keeper.CompositionElement) (acm.Effect, error) {
-			return acm.PutElement{Element: record.Element(cr)}, nil
+		{elementKind, read(func(cr *keeper.CompositionElement, fetch record.Fetch) (restored, error) {
+			element, err := record.Element(cr, fetch)
+			refs, inline := record.ElementPayloads(cr)
+			return restored{acm.PutElement{Element: element}, refs, inline}, err
 		})},
-		{"CompositionDefinition", read(func(cr *keeper.CompositionDefinition) (acm.Effect, error) {
-			return acm.PutDefinition{Definition: record.Definition(cr)}, nil
+		{definitionKind, read(func(cr *keeper.CompositionDefinition, fetch record.Fetch) (restored, error) {
+			definition, err := record.Definition(cr, fetch)
+			refs, inline := record.DefinitionPayloads(cr)
+			return restored{acm.PutDefinition{Definition: definition}, refs, inline}, err
 		})},
-		{"PendingOrder", read(func(cr *keeper.PendingOrder) (acm.Effect, error) {
-			held, err := record.Held(cr)
-			return acm.HoldOrder{Held: held}, err
+		{orderKind, read(func(cr *keeper.PendingOrder, fetch record.Fetch) (restored, error) {
+			held, err := record.Held(cr, fetch)
+			refs, inline := record.HeldPayloads(cr)
+			return restored{acm.HoldOrder{Held: held}, refs, inline}, err
 		})},
 	} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(keeper.GroupVersion.WithKind(kind.name + "List"))
 		if err := s.Reader.List(ctx, list); err != nil {
-			return nil, nil, fmt.Errorf("read what is remembered: %w", err)
+			return out, fmt.Errorf("read what is remembered: %w", err)
 		}
 		for i := range list.Items {
 			one := &list.Items[i]
+			of := record.PayloadOf(kind.name, one.GetName())
+			seen[of] = true
 			if owner, _, _ := unstructured.NestedString(one.Object, "spec", "participantId"); owner != s.Participant {
 				continue
 			}
-			effect, err := kind.take(one)
+			found, err := kind.take(one, payloads(of))
 			if err != nil {
-				unreadable = append(unreadable, Unreadable{one, err})
+				out.Unreadable = append(out.Unreadable, Unreadable{one, err})
 				continue
 			}
-			out.Apply(effect)
+			out.State.Apply(found.effect)
+			if s.untidy(of, one.GetUID(), found.refs, found.inline) {
+				out.Untidy[entry{kindOf[kind.name], one.GetName()}] = true
+			}
 		}
 	}
-	return out, unreadable, nil
+	for _, orphan := range s.orphans(seen) {
+		out.Untidy[orphan] = true
+	}
+	return out, nil
 }
 
 // read makes a reader of objects of a type.
-func read[T any](take func(*T) (acm.Effect, error)) func(*unstructured.Unstructured) (acm.Effect, error) {
-	return func(one *unstructured.Unstructured) (acm.Effect, error) {
+func read[T any](take func(*T, record.Fetch) (restored, error)) func(*unstructured.Unstructured, record.Fetch) (restored, error) {
+	return func(one *unstructured.Unstructured, fetch record.Fetch) (restored, error) {
 		out := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, out); err != nil {
-			return nil, err
+			return restored{}, err
 		}
-		return take(out)
+		return take(out, fetch)
 	}
 }
 
 // PutElement writes an element with its order; known says that it is there already.
 func (s Store) PutElement(ctx context.Context, e acm.Element, known bool) error {
-	cr := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: e.ID}, Spec: record.ElementSpec(e)}
+	payloads := s.payloads(elementKind, e.ID)
+	cr := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: e.ID}, Spec: record.ElementSpec(e, payloads.keep)}
 	cr.Spec.ParticipantID = s.Participant
-	return s.put(ctx, cr, cr.Spec, known)
+	return s.put(ctx, cr, cr.Spec, payloads, known)
 }
 
 // PutDefinition writes a primed composition.
-func (s Store) PutDefinition(ctx context.Context, d acm.Definition) error {
-	cr := &keeper.CompositionDefinition{ObjectMeta: metav1.ObjectMeta{Name: d.CompositionID}, Spec: record.DefinitionSpec(d)}
+func (s Store) PutDefinition(ctx context.Context, d acm.Definition, known bool) error {
+	payloads := s.payloads(definitionKind, d.CompositionID)
+	cr := &keeper.CompositionDefinition{ObjectMeta: metav1.ObjectMeta{Name: d.CompositionID}, Spec: record.DefinitionSpec(d, payloads.keep)}
 	cr.Spec.ParticipantID = s.Participant
-	return s.put(ctx, cr, cr.Spec, false)
+	return s.put(ctx, cr, cr.Spec, payloads, known)
 }
 
 // HoldOrder writes an order that waits.
-func (s Store) HoldOrder(ctx context.Context, h acm.Held) error {
-	cr := &keeper.PendingOrder{ObjectMeta: metav1.ObjectMeta{Name: h.MessageID}, Spec: record.HeldSpec(h)}
+func (s Store) HoldOrder(ctx context.Context, h acm.Held, known bool) error {
+	payloads := s.payloads(orderKind, h.MessageID)
+	cr := &keeper.PendingOrder{ObjectMeta: metav1.ObjectMeta{Name: h.MessageID}, Spec: record.HeldSpec(h, payloads.keep)}
 	cr.Spec.ParticipantID = s.Participant
-	return s.put(ctx, cr, cr.Spec, false)
+	return s.put(ctx, cr, cr.Spec, payloads, known)
 }
 
-// put replaces the spec of a custom resource as a whole, or creates it; known says which to try first.
-func (s Store) put(ctx context.Context, cr client.Object, spec any, known bool) error {
+// put writes a custom resource with its Secrets: these first, so that no reference leads nowhere.
+func (s Store) put(ctx context.Context, cr client.Object, spec any, payloads *payloads, known bool) error {
+	if err := payloads.create(ctx); err != nil {
+		return payloads.failed(ctx, refuse(err))
+	}
+	if err := s.putSpec(ctx, cr, spec, known); err != nil {
+		return payloads.failed(ctx, err)
+	}
+	return payloads.settle(ctx, cr)
+}
+
+// putSpec replaces the spec of a custom resource as a whole, or creates it; known says which to try first.
+func (s Store) putSpec(ctx context.Context, cr client.Object, spec any, known bool) error {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", cr.GetName(), err)
 	}
 	if len(text) > maxElement {
-		return &Refusal{fmt.Sprintf("with what it replaces it has %d bytes, more than %d", len(text), maxElement)}
+		return &Refusal{fmt.Sprintf("it has %d bytes, more than %d", len(text), maxElement)}
 	}
 	create := func() error { return s.Client.Create(ctx, cr, client.FieldOwner(fieldManager)) }
 	replace := func() error {
@@ -163,21 +225,24 @@ func refuse(err error) error {
 
 // DropElement deletes an element; the garbage collector deletes what services it has left.
 func (s Store) DropElement(ctx context.Context, id string) error {
-	return s.drop(ctx, &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: id}})
+	return s.drop(ctx, &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: id}}, elementKind)
 }
 
 // DropDefinition deletes a composition.
 func (s Store) DropDefinition(ctx context.Context, compositionID string) error {
-	return s.drop(ctx, &keeper.CompositionDefinition{ObjectMeta: metav1.ObjectMeta{Name: compositionID}})
+	return s.drop(ctx, &keeper.CompositionDefinition{ObjectMeta: metav1.ObjectMeta{Name: compositionID}}, definitionKind)
 }
 
 // ReleaseOrder deletes an order that waits no longer.
 func (s Store) ReleaseOrder(ctx context.Context, messageID string) error {
-	return s.drop(ctx, &keeper.PendingOrder{ObjectMeta: metav1.ObjectMeta{Name: messageID}})
+	return s.drop(ctx, &keeper.PendingOrder{ObjectMeta: metav1.ObjectMeta{Name: messageID}}, orderKind)
 }
 
-func (s Store) drop(ctx context.Context, cr client.Object) error {
-	return refuse(client.IgnoreNotFound(s.Client.Delete(ctx, cr)))
+func (s Store) drop(ctx context.Context, cr client.Object, kind string) error {
+	if err := client.IgnoreNotFound(s.Client.Delete(ctx, cr)); err != nil {
+		return refuse(err)
+	}
+	return s.payloads(kind, cr.GetName()).drop(ctx)
 }
 
 // Acknowledge records what the runtime was told of an element, unless the element is another by now.

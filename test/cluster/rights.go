@@ -139,7 +139,7 @@ func (r Rights) acts() bool {
 func (r Rights) files() []string {
 	out := []string{"install.yaml"}
 	if slices.Contains(r.Controllers, "kserve") {
-		out = append(out, "rbac/kserve/role.yaml", "rbac/kserve/binding.yaml")
+		out = append(out, "rbac/kserve/role.yaml", "rbac/kserve/binding.yaml", "rbac/kserve/payload_role.yaml")
 	}
 	if r.Trusted {
 		out = append(out, "components/trusted/cluster_admin.yaml")
@@ -178,7 +178,7 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 	}
 	wanted := []string{"mlkeeper-leader-election", "mlkeeper-digest-key", "mlkeeper-engine", "cluster-admin"}
 	for _, controller := range rights.Controllers {
-		wanted = append(wanted, "mlkeeper-"+controller, "mlkeeper-"+controller+"-kinds")
+		wanted = append(wanted, "mlkeeper-"+controller, "mlkeeper-"+controller+"-kinds", "mlkeeper-"+controller+"-payloads")
 	}
 	own, err := ownRoles(account, rights.Roles)
 	if err != nil {
@@ -188,6 +188,9 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 		wanted = append(wanted, u.GetName())
 	}
 	for _, u := range append(all, own...) {
+		if u.GetNamespace() == "system" {
+			u.SetNamespace(OperatorNamespace) // A kustomization sets it otherwise.
+		}
 		switch u.GetKind() {
 		case "Namespace", "Role", "ClusterRole":
 		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":

@@ -66,6 +66,9 @@ func (r Rights) roles() []string {
 	out := []string{"mlkeeper-engine", "mlkeeper-leader-election", "mlkeeper-digest-key"}
 	for _, controller := range r.Controllers {
 		out = append(out, "mlkeeper-"+controller)
+		if controller == "kserve" {
+			out = append(out, "mlkeeper-kserve-payloads")
+		}
 	}
 	if r.acts() && !r.Least {
 		out = append(out, "mlkeeper-every-namespace")

@@ -163,8 +163,9 @@ func (s *site) run() {
 		Add: func(mgr manager.Manager, e *engine.Engine) error {
 			return participant.Add(mgr, []byte(s.yaml), participant.Options{
 				Version: "test", Alone: true, Transport: s.transport,
-				Elements: engine.ResourcesOf(e, kserve.Definition()),
-				Missing:  func() error { return kserve.Missing(e.Serves) },
+				Elements:  engine.ResourcesOf(e, kserve.Definition()),
+				Missing:   func() error { return kserve.Missing(e.Serves) },
+				Namespace: e.OperatorNamespace, Key: e.DigestKey,
 			})
 		},
 	}, harness.Controller(kserve.Definition(), kserve.New()))

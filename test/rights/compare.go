@@ -100,7 +100,7 @@ func Compare(roles map[string][]rbacv1.PolicyRule, used []Used, reasons []Reason
 // engine is the role of every operator, and inOwnNamespace are its roles in its own namespace.
 const engine = "mlkeeper-engine"
 
-var inOwnNamespace = []string{"mlkeeper-leader-election", "mlkeeper-digest-key"}
+var inOwnNamespace = []string{"mlkeeper-leader-election", "mlkeeper-digest-key", "mlkeeper-kserve-payloads"}
 
 // granting are the roles that a right counts for.
 func granting(roles map[string][]rbacv1.PolicyRule, of []string, need *Need) []string {

@@ -15,10 +15,23 @@ type ConceptIdentifier struct {
 	Version string `json:"version,omitempty"`
 }
 
+// PayloadReference names a Secret of the participant. A cluster-scoped custom resource refers to what may hold credentials and does not
+// contain it: whoever may read such custom resources may not read the Secrets of every namespace.
+type PayloadReference struct {
+	// namespace is the operator's.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// name has a keyed digest of the content: another content has another name, and nobody can try contents against it.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
 // DefinedElement is the definition of an element in a composition.
 type DefinedElement struct {
 	ConceptIdentifier `json:",inline"`
-	// properties are what all elements of this definition share.
+	// properties are what all elements of this definition share. Earlier releases stored them here; they are moved into the Secret of payload.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
@@ -41,6 +54,9 @@ type CompositionDefinitionSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Elements []DefinedElement `json:"elements,omitempty"`
+	// payload leads to the elements with their properties, which may hold credentials.
+	// +optional
+	Payload *PayloadReference `json:"payload,omitempty"`
 }
 
 // CompositionDefinition is a composition of an ACM runtime that is primed; its name is the composition's id. The participant
@@ -82,12 +98,19 @@ type PendingOrderSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	AutomationCompositionID string `json:"automationCompositionId,omitempty"`
-	// message is the order as it came.
-	// +required
+	// type is the type of the message, such as AUTOMATION_COMPOSITION_DEPLOY.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Type string `json:"type,omitempty"`
+	// payload leads to the order as it came, which may hold credentials.
+	// +optional
+	Payload *PayloadReference `json:"payload,omitempty"`
+	// message is the order as it came. Earlier releases stored it here; it is moved into the Secret of payload.
+	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
-	Message runtime.RawExtension `json:"message"`
+	Message *runtime.RawExtension `json:"message,omitempty"`
 }
 
 // PendingOrder is an order of an ACM runtime that waits until the runtime has told the revision that it was made for; its name is
@@ -96,7 +119,7 @@ type PendingOrderSpec struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:resource:scope=Cluster,categories=mlkeeper
-// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.message.messageType`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Instance",type=string,JSONPath=`.spec.automationCompositionId`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PendingOrder struct {

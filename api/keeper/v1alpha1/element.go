@@ -38,7 +38,11 @@ type ElementContent struct {
 	// definition is the definition of the element in its composition.
 	// +optional
 	Definition ConceptIdentifier `json:"definition,omitempty"`
-	// common are the properties of the definition, properties those of the element, which win.
+	// payload leads to the properties of the definition and those of the element, which may hold credentials.
+	// +optional
+	Payload *PayloadReference `json:"payload,omitempty"`
+	// common are the properties of the definition, properties those of the element, which win. Earlier releases stored them here;
+	// they are moved into the Secret of payload.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless

@@ -10,12 +10,15 @@ import (
 	"mlkeeper.dev/internal/acm"
 )
 
-// Element reads an element with how its order ended.
-func Element(cr *keeper.CompositionElement) acm.Element {
+// Element reads an element with how its order ended; without fetch it has no properties.
+func Element(cr *keeper.CompositionElement, fetch Fetch) (acm.Element, error) {
 	spec := cr.Spec
 	out := acm.Element{
-		ID: cr.Name, InstanceID: spec.AutomationCompositionID, Revision: spec.Revision, Present: spec.Exists,
-		Order: Order(spec.Order), Content: content(spec.Content),
+		ID: cr.Name, InstanceID: spec.AutomationCompositionID, Revision: spec.Revision, Present: spec.Exists, Order: Order(spec.Order),
+	}
+	var err error
+	if out.Content, err = content(spec.Content, fetch); err != nil {
+		return acm.Element{}, err
 	}
 	if spec.LastReportedState != nil {
 		out.Known = acm.States{DeployState: acm.DeployState(spec.LastReportedState.DeployState), LockState: acm.LockState(spec.LastReportedState.LockState)}
@@ -25,7 +28,10 @@ func Element(cr *keeper.CompositionElement) acm.Element {
 		to   **acm.Content
 	}{{spec.Previous, &out.Previous}, {spec.PendingContent, &out.Candidate}} {
 		if part.from != nil {
-			one := content(*part.from)
+			one, err := content(*part.from, fetch)
+			if err != nil {
+				return acm.Element{}, err
+			}
 			*part.to = &one
 		}
 	}
@@ -35,7 +41,18 @@ func Element(cr *keeper.CompositionElement) acm.Element {
 			out.Settled = &outcome
 		}
 	}
-	return out
+	return out, nil
+}
+
+// ElementPayloads are the references of an element; inline says that an earlier release has left properties in the custom resource.
+func ElementPayloads(cr *keeper.CompositionElement) (refs []keeper.PayloadReference, inline bool) {
+	for _, part := range []*keeper.ElementContent{&cr.Spec.Content, cr.Spec.Previous, cr.Spec.PendingContent} {
+		if part != nil && part.Payload != nil {
+			refs = append(refs, *part.Payload)
+		}
+		inline = inline || part != nil && (part.Common != nil || part.Properties != nil)
+	}
+	return refs, inline
 }
 
 // Order reads an order; nil is none.
@@ -72,9 +89,9 @@ func Condition(c keeper.ElementCondition) acm.Condition {
 }
 
 // ElementSpec writes an element.
-func ElementSpec(e acm.Element) keeper.CompositionElementSpec {
+func ElementSpec(e acm.Element, keep Keep) keeper.CompositionElementSpec {
 	out := keeper.CompositionElementSpec{
-		AutomationCompositionID: e.InstanceID, Revision: e.Revision, Exists: e.Present, Content: contentSpec(e.Content),
+		AutomationCompositionID: e.InstanceID, Revision: e.Revision, Exists: e.Present, Content: contentSpec(e.Content, keep),
 	}
 	if e.Order.Type != acm.NoOrder {
 		out.Order = &keeper.ElementOrder{
@@ -91,28 +108,43 @@ func ElementSpec(e acm.Element) keeper.CompositionElementSpec {
 		to   **keeper.ElementContent
 	}{{e.Previous, &out.Previous}, {e.Candidate, &out.PendingContent}} {
 		if part.from != nil {
-			one := contentSpec(*part.from)
+			one := contentSpec(*part.from, keep)
 			*part.to = &one
 		}
 	}
 	return out
 }
 
-func content(c keeper.ElementContent) acm.Content {
+// contentPayload is what the content of an element has of properties.
+type contentPayload struct {
+	Common     acm.Properties `json:"common"`
+	Properties acm.Properties `json:"properties"`
+}
+
+func content(c keeper.ElementContent, fetch Fetch) (acm.Content, error) {
+	payload := contentPayload{Common: properties(c.Common), Properties: properties(c.Properties)}
+	if c.Payload != nil && fetch != nil {
+		if err := fetched(fetch, *c.Payload, &payload); err != nil {
+			return acm.Content{}, err
+		}
+	}
 	return acm.Content{
 		CompositionID: c.CompositionID, Definition: acm.Identifier{Name: c.Definition.Name, Version: c.Definition.Version},
-		Common: properties(c.Common), Properties: properties(c.Properties),
-	}
+		Common: payload.Common, Properties: payload.Properties,
+	}, nil
 }
 
-func contentSpec(c acm.Content) keeper.ElementContent {
-	return keeper.ElementContent{
+func contentSpec(c acm.Content, keep Keep) keeper.ElementContent {
+	out := keeper.ElementContent{
 		CompositionID: c.CompositionID, Definition: keeper.ConceptIdentifier{Name: c.Definition.Name, Version: c.Definition.Version},
-		Common: raw(c.Common), Properties: raw(c.Properties),
 	}
+	if c.Common != nil || c.Properties != nil {
+		out.Payload = keep(encoded(contentPayload{c.Common, c.Properties}))
+	}
+	return out
 }
 
-// properties reads properties. The schema has them be an object, so that what does not decode is none.
+// properties reads properties that an earlier release has stored. The schema has them be an object, so that what does not decode is none.
 func properties(from *runtime.RawExtension) acm.Properties {
 	if from == nil {
 		return nil
@@ -120,15 +152,4 @@ func properties(from *runtime.RawExtension) acm.Properties {
 	var out acm.Properties
 	_ = json.Unmarshal(from.Raw, &out)
 	return out
-}
-
-func raw(p acm.Properties) *runtime.RawExtension {
-	if p == nil {
-		return nil
-	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic("bug: properties that were decoded do not encode: " + err.Error())
-	}
-	return &runtime.RawExtension{Raw: text}
 }
