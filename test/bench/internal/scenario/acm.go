@@ -40,17 +40,17 @@ const (
 	acmIdle = time.Minute
 )
 
-// acmStack is what the operator writes for one element: the element, its service, and the statuses, of which those after the
-// first wait for the service to be Ready.
+// acmStack is what the operator writes for one element: the Secret with what was ordered, the element, which then owns the Secret, its
+// service, and the statuses, of which those after the first wait for the service to be Ready.
 type acmStack struct {
 	element, uid string
-	// name is that of the service.
-	name             string
-	create, service  world.Request
-	accepted, settle []world.Request
+	// name is that of the service, payload that of the Secret.
+	name, payload                string
+	secret, create, own, service world.Request
+	accepted, settle             []world.Request
 }
 
-func (s acmStack) writes() int { return 2 + len(s.accepted) + len(s.settle) }
+func (s acmStack) writes() int { return 4 + len(s.accepted) + len(s.settle) }
 
 // acm compares the deployment of automation compositions with bare writes of the same objects.
 func (b *Bench) acm(ctx context.Context) error {
@@ -226,6 +226,7 @@ func (b *Bench) captureElement(ctx context.Context) (acmStack, error) {
 		return acmStack{}, err
 	}
 	stack.uid = string(u.GetUID())
+	stack.payload, _, _ = unstructured.NestedString(u.Object, "spec", "content", "payload", "name")
 	writes := recorder.Writes()
 	if err := b.keep("element", writes, stack.element, stack.name); err != nil {
 		return acmStack{}, err
@@ -238,6 +239,10 @@ func (b *Bench) captureElement(ctx context.Context) (acmStack, error) {
 func (s *acmStack) pick(writes []world.Request) error {
 	for _, r := range writes {
 		switch path := r.Path(); {
+		case r.Method == http.MethodPost && strings.HasSuffix(path, "/secrets") && bytes.Contains(r.Body, []byte(s.payload)):
+			s.secret = r
+		case r.Method == http.MethodPatch && strings.HasSuffix(path, "/secrets/"+s.payload):
+			s.own = r
 		case r.Method == http.MethodPost && path == elementsPath && bytes.Contains(r.Body, []byte(s.element)):
 			s.create = r
 		case r.Method == http.MethodPost && path == servicesPath && bytes.Contains(r.Body, []byte(s.name)):
@@ -249,8 +254,8 @@ func (s *acmStack) pick(writes []world.Request) error {
 			s.settle = append(s.settle, r)
 		}
 	}
-	if s.create.Method == "" || s.service.Method == "" || len(s.settle) < 2 {
-		return fmt.Errorf("the operator wrote %d statuses of the element, or no element, or no service", len(s.accepted)+len(s.settle))
+	if s.secret.Method == "" || s.own.Method == "" || s.create.Method == "" || s.service.Method == "" || len(s.settle) < 2 {
+		return fmt.Errorf("the operator wrote %d statuses of the element, or no Secret, or no element, or no service", len(s.accepted)+len(s.settle))
 	}
 	return nil
 }
@@ -416,11 +421,15 @@ type floorElement struct {
 func (f *elementBaseline) deploy(element, service string) {
 	named := func(text []byte) []byte {
 		text = bytes.ReplaceAll(text, []byte(f.stack.element), []byte(element))
+		text = bytes.ReplaceAll(text, []byte(f.stack.payload), []byte("mlkeeper-payload-"+strings.ReplaceAll(element, "-", "")))
 		return bytes.ReplaceAll(text, []byte(f.stack.name), []byte(service))
 	}
 	f.queue.add(func(ctx context.Context) error {
 		e := &floorElement{named: named}
 		e.sent.wire = f.wire
+		if _, err := f.send(ctx, f.stack.secret, e); err != nil {
+			return err
+		}
 		answer, err := f.send(ctx, f.stack.create, e)
 		if err != nil {
 			return err
@@ -433,7 +442,7 @@ func (f *elementBaseline) deploy(element, service string) {
 		f.mu.Lock()
 		f.made[acmNamespace+"/"+service] = e
 		f.mu.Unlock()
-		for _, r := range append([]world.Request{f.stack.service}, f.stack.accepted...) {
+		for _, r := range append([]world.Request{f.stack.own, f.stack.service}, f.stack.accepted...) {
 			if _, err := f.send(ctx, r, e); err != nil {
 				return err
 			}
