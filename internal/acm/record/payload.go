@@ -17,7 +17,7 @@ import (
 // The marks of a Secret with a payload. Its type tells administrators what it is; the label selects all of them.
 const (
 	PayloadType  corev1.SecretType = "keeper.mlkeeper.dev/payload"
-	PayloadLabel                   = "keeper.mlkeeper.dev/payload"
+	PayloadLabel string            = "keeper.mlkeeper.dev/payload"
 	// payloadKey is the key of the data, which is JSON in gzip.
 	payloadKey = "payload.json.gz"
 	// participantAnnotation has the participant, ofAnnotation the kind and the name of the custom resource that a payload is of.
@@ -64,7 +64,7 @@ func PayloadMarks(secret metav1.Object) (participant, of string) {
 func Payload(secret metav1.Object, data map[string][]byte, of string) ([]byte, error) {
 	name := secret.GetNamespace() + "/" + secret.GetName()
 	if _, marked := PayloadMarks(secret); marked != of {
-		return nil, fmt.Errorf("Secret %s does not have the payload of %s", name, of)
+		return nil, fmt.Errorf("the Secret %s does not have the payload of %s", name, of)
 	}
 	r, err := gzip.NewReader(bytes.NewReader(data[payloadKey]))
 	if err != nil {
@@ -90,7 +90,7 @@ func fetched(fetch Fetch, ref keeper.PayloadReference, into any) error {
 		return err
 	}
 	if json.Unmarshal(payload, into) != nil {
-		return fmt.Errorf("Secret %s/%s: %w", ref.Namespace, ref.Name, errNoPayload)
+		return fmt.Errorf("the Secret %s/%s: %w", ref.Namespace, ref.Name, errNoPayload)
 	}
 	return nil
 }
