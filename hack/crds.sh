@@ -15,8 +15,8 @@ patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 . hack/live.sh
 state=$live'|{.spec.conversion.webhook.clientConfig.service.namespace}|{.spec.conversion.webhook.clientConfig.service.name}'
 state+='|{.spec.preserveUnknownFields}|{.metadata.deletionTimestamp}'
-pruned=$(mktemp -d)
-trap 'rm -rf "$pruned"' EXIT
+changed=$(mktemp -d)
+trap 'rm -rf "$changed"' EXIT
 
 folders=(config/crd/engine)
 for controller in ${CONTROLLERS-trustyai tfserving kubeflow seldon kserve}; do
@@ -49,8 +49,14 @@ for folder in "${folders[@]}"; do
     if [[ $unknown == true ]]; then
       # It was made as apiextensions v1beta1, whose objects keep unknown fields. The schemas and this field change in one write only, and
       # MLKeeper's files do not have the field, since a value that is false would be a conflict for the next tool that applies it.
-      sed 's/^spec:$/spec:\n  preserveUnknownFields: false/' "$file" >"$pruned/${file##*/}"
-      pruning+=(-f "$pruned/${file##*/}") forced+=(-f "$pruned/${file##*/}")
+      sed 's/^spec:$/spec:\n  preserveUnknownFields: false/' "$file" >"$changed/${file##*/}"
+      pruning+=(-f "$changed/${file##*/}") forced+=(-f "$changed/${file##*/}")
+    elif [[ $strategy == Webhook ]]; then
+      # The dry run has the conversion that stands. Of one that kubectl applied, whose name is ours, it would else remove all but what others
+      # wrote, such as the authority of OpenShift's service-ca, and what is left of it is no conversion.
+      CONVERSION=$("${kubectl[@]}" get crd "$name" -o 'jsonpath={.spec.conversion}') \
+        awk '{ print } /^spec:$/ { print "  conversion: " ENVIRON["CONVERSION"] }' "$file" >"$changed/${file##*/}"
+      forced+=(-f "$changed/${file##*/}")
     elif [[ -n ${FORCE-} || $adopted_folders == *" $folder "* ]]; then forced+=(-f "$file"); else plain+=(-f "$file"); fi
   done
 done

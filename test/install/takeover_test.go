@@ -2,6 +2,8 @@ package install
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"mlkeeper.dev/internal/pki"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
@@ -30,8 +33,11 @@ type applier struct {
 	args []string
 }
 
+// appliers are kubectl, Open Data Hub's operator, and kubectl under the name that make has, too: what that applied is removed where it applies a
+// file without it.
 var appliers = []applier{
 	{"client-side", []string{"apply"}}, {"server-side", []string{"apply", "--server-side", "--field-manager=opendatahub-operator"}},
+	{"server-side by kubectl", []string{"apply", "--server-side"}},
 }
 
 // webhook is upstream's operator as far as the API server sees it: a Service with a pod that is ready.
@@ -250,6 +256,7 @@ func TestMakeOverUpstreamsDefinition(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, webhook answers %t", by.name, answers), func(t *testing.T) {
 				webhookAnswers(t, c, answers)
 				o := stands(t, c, trustyaiService, by.args...)
+				injectAuthority(t, c)
 				checksAlike(t, c, o.definition, answers)
 				force := "FORCE="
 				if answers {
@@ -279,6 +286,18 @@ func TestMakeOverUpstreamsDefinition(t *testing.T) {
 			})
 		}
 	}
+}
+
+// injectAuthority writes the authority of the webhook's certificate into upstream's definition, as OpenShift's service-ca does at the annotation
+// service.beta.openshift.io/inject-cabundle (trustyai-service-operator at 11c335b, config/components/tas/patches).
+func injectAuthority(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	pair, err := pki.NewServer(rand.Reader, time.Now(), nil, "service-ca", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Kubectl(t, "patch", "crd", tasDefinition, "--type=merge", "--field-manager=service-ca-operator", "-p",
+		fmt.Sprintf(`{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":%q}}}}}`, base64.StdEncoding.EncodeToString(pair.CertPEM)))
 }
 
 // nothingIsInstalled: make says why, and how to go on, and neither writes upstream's definition nor another one.
