@@ -90,7 +90,16 @@ func recordedIn(target *unstructured.Unstructured) []wiring.Entry {
 	return record.Entries
 }
 
-// stripTo keeps the identity and the metadata of an object, but for managedFields, and what keep copies.
+// entriesIn are the entries that are recorded in a target of a wire, or claimed.
+func entriesIn(wire *wiring.Wire, target *unstructured.Unstructured, alive []client.Object) []wiring.Entry {
+	record, err := wire.Recorded(target, alive)
+	if err != nil {
+		return nil
+	}
+	return record.Entries
+}
+
+// stripTo keeps the identity and the metadata of an object, of managedFields the claims, and what keep copies.
 func stripTo(u *unstructured.Unstructured, keep func(out *unstructured.Unstructured)) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	for _, field := range []string{"apiVersion", "kind"} {
@@ -104,6 +113,9 @@ func stripTo(u *unstructured.Unstructured, keep func(out *unstructured.Unstructu
 			if k != "managedFields" {
 				kept[k] = v
 			}
+		}
+		if claims := wiring.Claims(u); len(claims) > 0 {
+			kept["managedFields"] = claims
 		}
 		out.Object["metadata"] = kept
 	}

@@ -102,7 +102,7 @@ func knativeConditionsOf(target *unstructured.Unstructured) []any {
 
 // kserveWire sets the logger of KServe's InferenceServices, for services of both shapes.
 func kserveWire(clusterDomain string) wiring.Wire {
-	return wiring.Wire{
+	wire := wiring.Wire{
 		Name: WireKServe,
 		GVK:  schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1beta1", Kind: "InferenceService"},
 		Strip: func(u *unstructured.Unstructured) *unstructured.Unstructured {
@@ -118,31 +118,63 @@ func kserveWire(clusterDomain string) wiring.Wire {
 				}
 			})
 		},
-		Wanted: func(target *unstructured.Unstructured, alive []client.Object) []wiring.Entry {
-			recorded := recordedIn(target)
-			oldestFirst := services(alive, kserveEligible(target, recorded))
-			mode := kserveModeOf(target)
-			if mode == kservePending {
-				return heldBy(oldestFirst, recorded)
-			}
-			cr := wirer(oldestFirst, recorded)
-			if cr == nil {
-				return nil
-			}
-			if !mode.hasLogger() {
-				return nil
-			}
-			if open, set := openLogger(cr, target, recorded, clusterDomain); set {
-				return []wiring.Entry{open}
-			}
-			detail := loggerUpstreamDetail
-			if ADRShape(cr) {
-				detail = loggerDetail
-			}
-			return []wiring.Entry{{Owner: ownerID(cr), Value: LoggerURLIn(cr, clusterDomain), Detail: detail}}
-		},
 		Edit: editLogger,
+		Claim: &wiring.Claim{
+			Fields: loggerFields,
+			Entry: func(target *unstructured.Unstructured, alive []client.Object) (wiring.Entry, bool) {
+				return adoptedLogger(target, alive, clusterDomain)
+			},
+		},
 	}
+	wire.Wanted = func(target *unstructured.Unstructured, alive []client.Object) []wiring.Entry {
+		recorded := entriesIn(&wire, target, alive)
+		oldestFirst := services(alive, kserveEligible(target, recorded))
+		mode := kserveModeOf(target)
+		if mode == kservePending {
+			return heldBy(oldestFirst, recorded)
+		}
+		cr := wirer(oldestFirst, recorded)
+		if cr == nil {
+			return nil
+		}
+		if !mode.hasLogger() {
+			return nil
+		}
+		if open, set := openLogger(cr, target, recorded, clusterDomain); set {
+			return []wiring.Entry{open}
+		}
+		detail := loggerUpstreamDetail
+		if ADRShape(cr) {
+			detail = loggerDetail
+		}
+		return []wiring.Entry{{Owner: ownerID(cr), Value: LoggerURLIn(cr, clusterDomain), Detail: detail}}
+	}
+	return wire
+}
+
+// loggerFields are those of a logger, as managedFields name them. KServe copies annotations of an InferenceService to its pods (v0.17.0
+// pkg/controller/v1beta1/inferenceservice/components/predictor.go, buildObjectMeta), so that one more would restart the predictor.
+var loggerFields = map[string]any{"f:spec": map[string]any{"f:predictor": map[string]any{"f:logger": map[string]any{
+	"f:mode": map[string]any{}, "f:url": map[string]any{},
+}}}}
+
+// adoptedLogger is the entry that a logger stands for which was the original operator's: that of the service at its address, if there is one.
+func adoptedLogger(target *unstructured.Unstructured, alive []client.Object, clusterDomain string) (wiring.Entry, bool) {
+	logger, _, _ := unstructured.NestedFieldNoCopy(target.Object, "spec", "predictor", "logger")
+	fields, _ := logger.(map[string]any)
+	url, _ := fields["url"].(string)
+	if url == "" {
+		return wiring.Entry{}, false
+	}
+	for _, cr := range services(alive, func(cr *v1.TrustyAIService) bool { return !ADRShape(cr) }) {
+		switch url {
+		case LoggerURLIn(cr, clusterDomain):
+			return wiring.Entry{Owner: ownerID(cr), Value: url, Detail: loggerUpstreamDetail}, true
+		case openLoggerURL(cr, clusterDomain):
+			return wiring.Entry{Owner: ownerID(cr), Value: url, Detail: loggerOpenDetail}, true
+		}
+	}
+	return wiring.Entry{Value: url, Detail: loggerUpstreamDetail}, true
 }
 
 // heldBy is the entry that one of some services has in an InferenceService whose mode is not told: it stays as it is, since each

@@ -111,7 +111,7 @@ func wiringOfTarget(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructu
 			return unwired(o.Reason, o.Message)
 		}
 	}
-	recorded := recordedIn(target)
+	recorded := entriesIn(wire, target, in.Services)
 	wanted := wire.Wanted(target, in.Services)
 	at := slices.IndexFunc(wanted, func(e wiring.Entry) bool { return e.Owner == owner })
 	if at < 0 {
@@ -152,7 +152,7 @@ func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.
 ) v1.WiringStatus {
 	eligible := func(o *v1.TrustyAIService) bool { return ADRShape(o) == ADRShape(cr) }
 	if wire.Name == WireKServe {
-		eligible = kserveEligible(target, recordedIn(target))
+		eligible = kserveEligible(target, entriesIn(wire, target, in.Services))
 		mode := kserveModeOf(target)
 		selected, err := selects(cr, target.GetLabels())
 		switch {

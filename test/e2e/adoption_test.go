@@ -436,3 +436,38 @@ func TestAdoptionOfAServiceThatIsBeingDeletedKeepsItsData(t *testing.T) {
 		t.Error("the data went with the custom resource")
 	}
 }
+
+// TestAdoptionRestartsNoPredictor: a logger that upstream has set becomes MLKeeper's without a change that KServe hands on to the pods of the
+// model, as it does each annotation. It goes with the custom resource, though that is deleted while no operator runs.
+func TestAdoptionRestartsNoPredictor(t *testing.T) {
+	c := cluster.Shared(t)
+	ns := c.Namespace(t)
+	upstreamService(t, c, ns)
+	url := "https://tas." + ns + ".svc.cluster.local"
+	c.Apply(t, inferenceService("model", raw, ", logger: {mode: all, url: \""+url+"\"}"), ns)
+	var pods []types.UID
+	cluster.Eventually(t, 60*time.Second, func() error {
+		out, err := c.TryKubectl("-n", ns, "rollout", "status", "deployment/model-predictor", "--timeout=5s")
+		if pods = podUIDs(t, c, ns); err == nil && len(pods) != 2 {
+			err = fmt.Errorf("the pods are %v: %s", pods, out)
+		}
+		return err
+	})
+	o := start(t, c, harness.Options{})
+	adopted(t, c, ns)
+	wiringIs(t, c, ns, "tas", "model", metav1.ConditionTrue)
+	o.Stop()
+	o = start(t, c, harness.Options{})
+	adopted(t, c, ns)
+	wiringIs(t, c, ns, "tas", "model", metav1.ConditionTrue)
+	c.Consistently(t, 3*time.Second, func() error {
+		if now := podUIDs(t, c, ns); !slices.Equal(now, pods) {
+			return fmt.Errorf("the pods were replaced: %v, not %v", now, pods)
+		}
+		return nil
+	})
+	o.Stop()
+	c.Kubectl(t, "-n", ns, "delete", "trustyaiservice", "tas")
+	start(t, c, harness.Options{})
+	loggerIs(t, c, ns, "model", "")
+}

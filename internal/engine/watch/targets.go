@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+
+	"mlkeeper.dev/internal/engine/wiring"
 )
 
 // target marks an object that is already transformed, because an informer may call the transform twice for one object.
@@ -13,7 +15,8 @@ type target struct {
 }
 
 // WatchTargets declares, under a name, a watch on the objects of others that match the selectors. The objects are stored without
-// their managedFields. strip, which may be nil, removes further fields. A second declaration of the name adds its notify.
+// their managedFields, but for the claims of a wire. strip, which may be nil, removes further fields. A second declaration of the name
+// adds its notify.
 func (m *Manager) WatchTargets(name string, gvk schema.GroupVersionKind, labelSelector, fieldSelector string,
 	strip func(*unstructured.Unstructured) *unstructured.Unstructured, notify func(old, new *unstructured.Unstructured),
 ) {
@@ -48,7 +51,7 @@ func transformTarget(strip func(*unstructured.Unstructured) *unstructured.Unstru
 	if !ok {
 		return obj
 	}
-	u.SetManagedFields(nil)
+	wiring.KeepClaims(u)
 	if strip != nil {
 		if s := strip(u); s != nil {
 			u = s

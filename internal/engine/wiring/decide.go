@@ -28,7 +28,7 @@ func decide(wire *Wire, target *unstructured.Unstructured, alive []client.Object
 	if len(alive) > 0 {
 		wanted = wire.Wanted(target, alive)
 	}
-	recorded, unreadable := Recorded(target)
+	recorded, unreadable := wire.Recorded(target, alive)
 	d := decision{recorded: recorded}
 	if len(wanted) == 0 && len(recorded.Entries) == 0 {
 		return d
@@ -52,7 +52,7 @@ func (d *decision) needed() bool {
 
 // seal turns a decision on the live object into what is to be written; remove says that the object is to be deleted,
 // since MLKeeper created it, nobody changed it since, and nothing is wanted in it any more.
-func (d *decision) seal(live *unstructured.Unstructured) (out *unstructured.Unstructured, remove bool, err error) {
+func (d *decision) seal(wire *Wire, live *unstructured.Unstructured) (out *unstructured.Unstructured, remove bool, err error) {
 	ours, err := unchanged(live, d.recorded)
 	if err != nil {
 		return nil, false, err
@@ -69,7 +69,7 @@ func (d *decision) seal(live *unstructured.Unstructured) (out *unstructured.Unst
 			return nil, false, err
 		}
 	}
-	return out, false, setRecord(out, record)
+	return out, false, wire.record(out, record, d.edited != nil)
 }
 
 // unchanged says that MLKeeper created the object and that nobody changed its content since.

@@ -172,7 +172,7 @@ func (r *Reconciler) edit(ctx context.Context, api dynamic.ResourceInterface, ke
 		r.report(key, m, d.outcomes)
 		return 0, nil
 	}
-	out, remove, err := d.seal(live)
+	out, remove, err := d.seal(&r.wire, live)
 	if err != nil {
 		return 0, err
 	}

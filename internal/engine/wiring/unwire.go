@@ -59,7 +59,7 @@ func unwireAll(ctx context.Context, api dynamic.NamespaceableResourceInterface, 
 		}
 		for i := range page.Items {
 			item := &page.Items[i]
-			if _, marked := item.GetAnnotations()[keeper.WiringAnnotation]; !marked {
+			if _, marked := item.GetAnnotations()[keeper.WiringAnnotation]; !marked && !wire.claimed(item) {
 				continue
 			}
 			if err := unwireOne(ctx, api.Namespace(item.GetNamespace()), wire, item, progress); err != nil {
@@ -115,7 +115,7 @@ func unwireWrite(ctx context.Context, api dynamic.ResourceInterface, wire *Wire,
 	if !d.needed() {
 		return "nothing to take out", nil
 	}
-	out, remove, err := d.seal(live)
+	out, remove, err := d.seal(wire, live)
 	if err != nil {
 		return "", err
 	}

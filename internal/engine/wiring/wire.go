@@ -17,8 +17,10 @@ type Wire struct {
 	// CreateName, when set, is the name of the object that is created in a namespace where it is absent and entries
 	// are wanted. It is deleted again, when no entry is wanted any more, only if it is unchanged since.
 	CreateName string
+	// Claim is nil where the annotations of an object reach no pods.
+	Claim *Claim
 	// Strip reduces a watched object to what Wanted and Edit's comparison need; metadata stays whole but for
-	// managedFields. Nil keeps the object.
+	// managedFields, of which Claims stay. Nil keeps the object.
 	Strip func(*unstructured.Unstructured) *unstructured.Unstructured
 	// Wanted returns the entries that the object should hold, given the custom resources alive in its namespace,
 	// oldest first. A custom resource that is being deleted, suspended or stalled before its first Ready is not alive.
