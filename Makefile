@@ -154,6 +154,10 @@ test-rbac-proxy: ## Test the rendering for kube-rbac-proxy on that program, buil
 test-trustyai: ## Test the rendering for TrustyAI's service on that program, from the checkout SERVICE (PYTHON=python3.12, REQUIRE=1 fails without them, RECORD=1 writes the stand-in's test data).
 	@SERVICE="$(SERVICE)" hack/test-trustyai.sh bin/trustyai
 
+.PHONY: test-original
+test-original: build ## Test that the services of the upstream operator itself, from the checkout OPERATOR, are taken over and handed back with no pod restarted (REQUIRE=1 fails without it).
+	@OPERATOR="$(OPERATOR)" hack/test-original.sh bin/original
+
 .PHONY: test-tfserving
 test-tfserving: ## Run the tests of the stand-in for TensorFlow Serving on the real program: SERVER is a tensorflow_model_server (REQUIRE=1 fails without it).
 	@SERVER="$(SERVER)" hack/test-tfserving.sh

@@ -6,7 +6,7 @@ set -euo pipefail
 
 flags=(-shuffle=on -timeout 30m -p 2 -count=1)
 # Every build tag, so that what runs by hand only compiles too.
-tags=kafka,python,realacm,realbrowser,realcertmanager,realcharts,realhelm,realinstall,realkserve,realkubeflow,realnode,realproxy,realtrustyai
+tags=kafka,python,realacm,realbrowser,realcertmanager,realcharts,realhelm,realinstall,realkserve,realkubeflow,realnode,realoriginal,realproxy,realtrustyai
 if [[ ${RACE-} == 1 ]]; then
   flags+=(-race)
   export CGO_ENABLED=1

@@ -41,5 +41,6 @@ func run(c *cluster.Cluster) error {
 	}
 	health := fmt.Sprintf("127.0.0.1:%d", port)
 	cmd := exec.Command(program, "--kubeconfig="+c.Kubeconfig, "--healthz-listen-address="+health)
-	return cluster.StartProgram(cmd, os.Getenv("CERT_MANAGER_LOG"), "http://"+health)
+	_, err = cluster.StartProgram(cmd, os.Getenv("CERT_MANAGER_LOG"), "http://"+health)
+	return err
 }

@@ -113,10 +113,15 @@ func (c *Cluster) install(account string, rights Rights) (string, error) {
 			}
 		}
 	}
+	return c.token(ctx, OperatorNamespace, account)
+}
+
+// token asks for a token of a ServiceAccount that is valid for a day.
+func (c *Cluster) token(ctx context.Context, namespace, account string) (string, error) {
 	day := int64(24 * time.Hour / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
-	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: account}}
-	err = c.Client.SubResource("token").Create(ctx, sa, request)
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+	err := c.Client.SubResource("token").Create(ctx, sa, request)
 	return request.Status.Token, err
 }
 

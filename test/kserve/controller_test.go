@@ -4,11 +4,9 @@ package kserve
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -18,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"mlkeeper.dev/internal/pki"
 	"mlkeeper.dev/test/cluster"
 )
 
@@ -172,17 +168,8 @@ func counted(c *cluster.Cluster) (kubeconfig string, counter *cluster.Counter, e
 
 // run starts the manager, which ends with the test, and returns what signed its certificate and where its webhooks listen.
 func run(c *cluster.Cluster, manager string) (authority []byte, webhooks string, err error) {
-	pair, err := pki.NewServer(rand.Reader, time.Now(), nil, "kserve-webhook-server", nil, []net.IP{net.IPv4(127, 0, 0, 1)})
+	authority, err = cluster.ServingCertificate(c.Dir, "kserve-webhook-server")
 	if err != nil {
-		return nil, "", err
-	}
-	// The manager takes its certificate from the temporary folder (controller-runtime pkg/webhook/server.go, DefaultCertDir).
-	certificates := filepath.Join(c.Dir, "k8s-webhook-server", "serving-certs")
-	if err := errors.Join(
-		os.MkdirAll(certificates, 0o700),
-		os.WriteFile(filepath.Join(certificates, "tls.crt"), pair.CertPEM, 0o600),
-		os.WriteFile(filepath.Join(certificates, "tls.key"), pair.KeyPEM, 0o600),
-	); err != nil {
 		return nil, "", err
 	}
 	ports, err := freePorts(2)
@@ -197,10 +184,10 @@ func run(c *cluster.Cluster, manager string) (authority []byte, webhooks string,
 	health := fmt.Sprintf("127.0.0.1:%d", ports[1])
 	cmd := exec.Command(manager, "--metrics-addr=0", fmt.Sprintf("--webhook-port=%d", ports[0]), "--health-probe-addr="+health)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "POD_NAMESPACE=kserve", "TMPDIR="+c.Dir)
-	if err := cluster.StartProgram(cmd, os.Getenv("KSERVE_LOG"), "http://"+health+"/readyz"); err != nil {
+	if _, err := cluster.StartProgram(cmd, os.Getenv("KSERVE_LOG"), "http://"+health+"/readyz"); err != nil {
 		return nil, "", err
 	}
-	return pair.CertPEM, fmt.Sprintf("https://127.0.0.1:%d", ports[0]), nil
+	return authority, fmt.Sprintf("https://127.0.0.1:%d", ports[0]), nil
 }
 
 // registerWebhooks applies KServe's webhook configurations, which name a Service, with the address of the process in its place.

@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/ports"
 )
@@ -63,7 +60,7 @@ func start(t *testing.T, c *cluster.Cluster, binary string, rights cluster.Right
 			t.Logf("the log of %s:\n%s", m.account, text)
 		}
 	})
-	if err := cluster.StartProgram(m.cmd, log, "http://"+probes+"/readyz"); err != nil {
+	if _, err := cluster.StartProgram(m.cmd, log, "http://"+probes+"/readyz"); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -84,17 +81,8 @@ func kubeconfig(t *testing.T, c *cluster.Cluster, rights cluster.Rights, folder 
 	if err != nil {
 		t.Fatal(err)
 	}
-	const name = "operator"
 	path := filepath.Join(folder, "kubeconfig")
-	err = clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{name: {
-			Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile,
-		}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: config.BearerToken}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-		CurrentContext: name,
-	}, path)
-	if err != nil {
+	if err := cluster.WriteKubeconfig(config, path); err != nil {
 		t.Fatal(err)
 	}
 	return path
