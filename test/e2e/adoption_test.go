@@ -125,15 +125,25 @@ spec:
         readinessProbe: {httpGet: {path: /q/health/ready, port: 8080}, initialDelaySeconds: 10, periodSeconds: 5, timeoutSeconds: 2}
         livenessProbe: {httpGet: {path: /q/health/live, port: 8080}, initialDelaySeconds: 10, periodSeconds: 5, timeoutSeconds: 2}
         volumeMounts:
-        - {name: tas-internal, mountPath: /etc/tls/internal, readOnly: true}
+        - {name: tas-internal, mountPath: /etc/tls/internal}
         - {name: volume, mountPath: /inputs}
       - name: kube-rbac-proxy
         image: quay.io/opendatahub/odh-kube-rbac-proxy:of-upstream
-        args: ["--secure-listen-address=0.0.0.0:8443", "--upstream=http://127.0.0.1:8081/", "--v=0"]
+        args:
+        - --secure-listen-address=0.0.0.0:8443
+        - --upstream=http://127.0.0.1:8081/
+        - --config-file=/etc/kube-rbac-proxy/config.yaml
+        - --tls-cert-file=/etc/tls/private/tls.crt
+        - --tls-private-key-file=/etc/tls/private/tls.key
+        - --proxy-endpoints-port=9443
+        - --v=0
         ports: [{containerPort: 8443, name: https}, {containerPort: 9443, name: proxy-healthz}]
+        readinessProbe: {httpGet: {path: /healthz, port: 9443, scheme: HTTPS}, initialDelaySeconds: 5, periodSeconds: 5, timeoutSeconds: 1}
+        livenessProbe: {httpGet: {path: /healthz, port: 9443, scheme: HTTPS}, initialDelaySeconds: 30, periodSeconds: 10, timeoutSeconds: 1}
+        resources: {limits: {cpu: 100m, memory: 64Mi}, requests: {cpu: 50m, memory: 32Mi}}
         volumeMounts:
-        - {name: tas-tls, mountPath: /etc/tls/private}
-        - {name: kube-rbac-proxy-config, mountPath: /etc/kube-rbac-proxy}
+        - {name: tas-tls, mountPath: /etc/tls/private, readOnly: true}
+        - {name: kube-rbac-proxy-config, mountPath: /etc/kube-rbac-proxy, readOnly: true}
       volumes:
       - {name: volume, persistentVolumeClaim: {claimName: tas-pvc}}
       - {name: tas-tls, secret: {secretName: tas-tls}}
@@ -161,7 +171,10 @@ metadata:
 spec:
   namespaceSelector: {matchNames: [NS]}
   selector: {matchLabels: {app.kubernetes.io/part-of: trustyai}}
-  endpoints: [{port: http, path: /q/metrics, interval: 4s, scheme: http, honorLabels: true, bearerTokenSecret: {key: ""}}]
+  endpoints:
+  - {port: http, path: /q/metrics, interval: 4s, scheme: http, honorLabels: true, bearerTokenSecret: {key: ""},
+     metricRelabelings: [{action: keep, regex: trustyai_.*, sourceLabels: [__name__]}],
+     params: {"match[]": ['{__name__= "trustyai_spd"}', '{__name__= "trustyai_dir"}']}}
 ---
 apiVersion: route.openshift.io/v1
 kind: Route
@@ -218,9 +231,18 @@ func upstreamService(t *testing.T, c *cluster.Cluster, ns string) []types.UID {
 		return nil
 	})
 	conditions := []any{}
-	for _, kind := range []string{"InferenceServicesPresent", "PVCAvailable", "RouteAvailable", "Available", "Ready"} {
+	// controllers/tas/statuses.go of upstream at 11c335b.
+	for _, one := range [][4]string{
+		{"InferenceServicesPresent", "False", "InferenceServicesNotFound", "InferenceServices not found"},
+		{"PVCAvailable", "True", "PVCFound", "PersistentVolumeClaim found"},
+		{"RouteAvailable", "True", "RouteFound", "Route found"},
+		{"Available", "True", "AllComponentsReady", "AllComponentsReady"},
+		{"Ready", "True", "AllComponentsReady", "All service components are ready"},
+		{"ProvisioningSucceeded", "True", "ProvisioningComplete", "Service provisioning completed successfully"},
+		{"Degraded", "False", "FullyFunctional", "All components are fully functional"},
+	} {
 		conditions = append(conditions, map[string]any{
-			"type": kind, "status": "True", "reason": "AllComponentsReady", "message": "All service components are ready",
+			"type": one[0], "status": one[1], "reason": one[2], "message": one[3],
 			"observedGeneration": int64(1), "lastTransitionTime": "2026-01-01T00:00:00Z",
 		})
 	}
