@@ -67,6 +67,7 @@ func TestRealOperatorsServicesAreTakenOverAndHandedBack(t *testing.T) {
 func (s *site) handBack() {
 	s.t.Helper()
 	s.c.Kubectl(s.t, "-n", cluster.OperatorNamespace, "scale", "deployment", cluster.OperatorAccount, "--replicas=0")
+	s.c.Kubectl(s.t, "-n", cluster.OperatorNamespace, "wait", "--for=delete", "pod", "-l", "control-plane=controller-manager", "--timeout=2m")
 	s.stop()
 	s.mlkeeper(0, "hand-back", "--dry-run")
 	s.mlkeeper(0, "hand-back")
