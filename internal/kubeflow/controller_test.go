@@ -17,6 +17,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
@@ -66,7 +67,7 @@ func two() Facts {
 				{Name: "Second App!", Objects: []*unstructured.Unstructured{
 					object("v1", "ConfigMap", "kubeflow", "shared"), object("x.io/v1", "Wide", "kubeflow", "w"), object("x.io/v1", "Narrow", "", "n"),
 					object("autoscaling/v2", "HorizontalPodAutoscaler", "", "hpa"), object("unknown.io/v1", "Thing", "", "t"),
-				}, Warnings: []string{"something was ignored"}},
+				}, Warnings: bounded.Warnings{Texts: []string{"something was ignored"}}},
 			},
 		}},
 		Namespaced: map[schema.GroupKind]bool{

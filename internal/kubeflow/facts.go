@@ -6,6 +6,7 @@ import (
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/rendering"
 )
 
@@ -49,8 +50,9 @@ type Application struct {
 	// Objects are what it rendered, and Namespace is where those are made that name none; empty for the namespace of the KfDef.
 	Objects   []*unstructured.Unstructured
 	Namespace string
-	Warnings  []string
-	Health    rendering.Health
+	// Warnings are its part of those that are kept of all applications.
+	Warnings bounded.Warnings
+	Health   rendering.Health
 	// Error says why it was not rendered; its objects are those of before then, in the namespace of then.
 	Error string
 }

@@ -15,6 +15,7 @@ import (
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/rendering"
@@ -56,13 +57,14 @@ func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variab
 	if err != nil {
 		return notRendered(err)
 	}
+	told := bounded.Share{}
 	for i, rendered := range all {
 		one := Application{Name: rendered.Name, Namespace: out.Spec[i].Namespace, Health: rendering.HealthOf(out.Spec[i].Observation)}
 		if problem, bad := out.Unresolved[i]; bad {
 			problem.Field = ""
 			rendered.Err = problem
 		}
-		objects, warnings, err := rendered.Objects, []string(nil), rendered.Err
+		objects, warnings, err := rendered.Objects, bounded.Warnings{}, rendered.Err
 		if err == nil {
 			objects, warnings, err = run.ConvertAll(objects)
 		}
@@ -72,9 +74,10 @@ func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variab
 			one.Error, run.Result.Incomplete = err.Error(), true
 			noteLimit(run.Result, err)
 		}
-		one.Objects, one.Warnings = objects, slices.Concat(rendered.Warnings, warnings)
+		rendered.Warnings.Join(warnings)
+		one.Objects, one.Warnings = objects, told.Take(rendered.Warnings)
 		out.Applications = append(out.Applications, one)
-		run.Result.Bytes += worker.InMemory(objects)
+		run.Result.Bytes += worker.InMemory(objects) + bounded.InMemoryOfTexts(one.Warnings.Texts...) + bounded.InMemoryOfTexts(one.Error)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/rendering"
 )
 
@@ -24,9 +25,9 @@ const (
 	unmarked  = "profiles.kubeflow.org"
 )
 
-// maxWarnings bounds the warnings of a status, maxRendered those of them that rendering gives: the others tell what the API
-// server does not take.
-const maxWarnings, maxRendered = 64, 44
+// maxWarnings bounds the warnings of a status. What rendering gives are bounded.MaxWarnings of them: the others tell what the API server
+// does not take.
+const maxWarnings = 64
 
 // Render puts the objects of the applications into stages. It is pure.
 func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
@@ -50,7 +51,7 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 		out.Notes = append(out.Notes, fmt.Sprintf("rendering %s, since %s", content.Rendering, content.Why))
 	}
 	clash := conflicts(cr, facts, order)
-	names := stageNames(content.Spec)
+	names, more := stageNames(content.Spec), 0
 	for _, i := range order {
 		out.Stages = append(out.Stages, stage(content, names, i, wrong, applications[i]))
 	}
@@ -67,17 +68,17 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 		if w := unplaced(cr, facts, i); w != "" {
 			out.Warnings = append(out.Warnings, a.Name+": "+w)
 		}
-		for _, w := range a.Warnings {
+		for _, w := range a.Warnings.Texts {
 			out.Warnings = append(out.Warnings, a.Name+": "+w)
 		}
+		more += a.Warnings.More
 	}
 	for _, p := range cr.Spec.Plugins {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("the plugin %s is not run: it sets up a cloud, which is not MLKeeper's", p.Kind))
 	}
-	if len(out.Warnings) > maxRendered {
-		more := len(out.Warnings) - maxRendered + 1
-		out.Warnings = append(out.Warnings[:maxRendered-1], fmt.Sprintf("and %d warnings more", more))
-	}
+	told := bounded.Warnings{More: more}
+	told.Add(out.Warnings...)
+	out.Warnings = told.Lines()
 	return out
 }
 

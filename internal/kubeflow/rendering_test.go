@@ -19,6 +19,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/source"
@@ -319,5 +320,34 @@ func TestTheSourceIsAvailableWhileNothingCanBeRendered(t *testing.T) {
 		if got := meta.IsStatusConditionTrue(cr.Status.Conditions, ConditionSourceUnavailable); got != unavailable {
 			t.Errorf("%s: %v", reason, cr.Status.Conditions)
 		}
+	}
+}
+
+// TestWarningsAreBounded has more warnings than a status shows, with names of any length in them: of all applications together no more are
+// kept, the status counts the others, and the result counts what they take.
+func TestWarningsAreBounded(t *testing.T) {
+	m := newManager(t)
+	m.put("resources: [object.yaml]")
+	m.cr.Spec.Applications = append(m.cr.Spec.Applications, m.cr.Spec.Applications[0])
+	m.cr.Spec.Rendering = renderingKfctl
+	for i := range m.cr.Spec.Applications {
+		a := &m.cr.Spec.Applications[i]
+		a.Name, a.KustomizeConfig = fmt.Sprint("a", i), &kubeflowv1.KustomizeConfig{RepoRef: &kubeflowv1.RepoRef{Name: "manifests", Path: "old"}}
+		for j := range 60 {
+			a.KustomizeConfig.Parameters = append(a.KustomizeConfig.Parameters, kubeflowv1.NameValue{Name: fmt.Sprint(j, strings.Repeat("x", 2000)), Value: "v"})
+		}
+	}
+	p, _ := m.reconcile()
+	if len(p.Warnings) != bounded.MaxWarnings || p.Warnings[len(p.Warnings)-1] != "and 77 warnings more" {
+		t.Errorf("%d warnings, the last one %.100q", len(p.Warnings), p.Warnings[len(p.Warnings)-1])
+	}
+	result := m.system.(*system).results.Last(subjectOf(m.cr))
+	var kept []string
+	for _, a := range result.Content.Applications {
+		kept = append(kept, a.Warnings.Texts...)
+	}
+	size := len(strings.Join(kept, ""))
+	if len(kept) != bounded.MaxWarnings || size > bounded.MaxWarnings*(1<<10+len("…")) || result.Bytes < int64(size) {
+		t.Errorf("%d warnings of %d bytes are kept, and %d bytes counted", len(kept), size, result.Bytes)
 	}
 }

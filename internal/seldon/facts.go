@@ -1,6 +1,7 @@
 package seldon
 
 import (
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -8,6 +9,7 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/rendering"
 )
@@ -140,7 +142,7 @@ type Content struct {
 	Definitions, Before, Objects, After []*unstructured.Unstructured
 	// Left are the hooks of the installation that an upgrade leaves as they are.
 	Left     []*unstructured.Unstructured
-	Warnings []string
+	Warnings bounded.Warnings
 	Health   rendering.Health
 	Told
 }
@@ -155,3 +157,6 @@ type Told struct {
 	// Names are the names of before of what is random, where they are yet to be recorded.
 	Names map[string]string
 }
+
+// size is what the APIs take in memory, in bytes, about. Of the rest there are few, with short names.
+func (t Told) size() int64 { return bounded.InMemoryOfTexts(slices.Collect(maps.Keys(t.APIs))...) }

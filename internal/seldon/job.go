@@ -18,6 +18,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/rendering"
@@ -114,6 +115,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	out := run.Result
 	if len(rendered.Wanted) > 0 {
 		*out = *run.Last.With(out.Failure)
+		out.Bytes += told.size() - out.Content.size()
 		out.Content.Told, out.Volatile = told, true
 		return nil
 	}
@@ -137,9 +139,11 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 			problem.Remedy = "correct the values that the object is made of, or take another version of the chart"
 			return problem
 		}
-		*list.to, out.Content.Warnings = objects, append(out.Content.Warnings, warnings...)
+		*list.to = objects
+		out.Content.Warnings.Join(warnings)
 		out.Bytes += worker.InMemory(objects)
 	}
+	out.Bytes += bounded.InMemoryOfTexts(out.Content.Warnings.Texts...) + told.size()
 	out.Content.leaveOthers()
 	return nil
 }

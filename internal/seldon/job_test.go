@@ -528,3 +528,16 @@ func TestTheFailureOfAChartQuotesNoValueOfASecret(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsToldCounts has a chart without objects that asks for many APIs and has hooks that are left out.
+func TestWhatIsToldCounts(t *testing.T) {
+	from := newFakeStore(t, `{{ range until 100 }}{{ $x := $.Capabilities.APIVersions.Has (printf "%d%s" . (repeat 200 "x")) }}{{ end }}
+{{ range until 40 }}
+---
+{apiVersion: v1, kind: {{ repeat 500 "k" }}, metadata: {name: n{{ . }}, annotations: {helm.sh/hook: pre-delete}}}
+{{ end }}`)
+	result := renderedOver(t, from, nil, v1alpha1.ComponentStatus{}, false)
+	if n := len(result.Content.Warnings.Texts); n != 40 || len(result.Content.APIs) != 100 || result.Bytes < 100*200+40*500 {
+		t.Errorf("%d warnings, %d APIs, of %d bytes: %v", n, len(result.Content.APIs), result.Bytes, result.Failure)
+	}
+}

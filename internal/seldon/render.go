@@ -9,6 +9,7 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/rendering"
 )
 
@@ -20,9 +21,6 @@ const (
 
 // order is that of the stages. Each is there whatever is switched on and whatever hooks a chart has, so that neither renumbers any.
 var order = []string{core, analytics, catalogue, payloadStore, routing, detectors, enterprise}
-
-// maxRendered bounds the warnings of a status that rendering gives: the others tell what the API server does not take.
-const maxRendered = 44
 
 // Render puts the objects of the components into stages. It is pure.
 func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
@@ -89,10 +87,14 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 		out.Stages = append(out.Stages, stage)
 	}
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
-	if len(out.Warnings) > maxRendered {
-		more := len(out.Warnings) - maxRendered + 1
-		out.Warnings = append(out.Warnings[:maxRendered-1], fmt.Sprintf("and %d warnings more", more))
+	told := bounded.Warnings{}
+	for _, part := range facts.Parts {
+		if part.Result != nil {
+			told.More += part.Result.Content.Warnings.More
+		}
 	}
+	told.Add(out.Warnings...)
+	out.Warnings = told.Lines()
 	return out
 }
 
@@ -130,7 +132,7 @@ func problems(part Part, out *plan.Plan) {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: an upgrade that fails cannot be rolled back, since the manifests of the revision that runs "+
 			"take more than %d KiB compressed, or more than %d MiB of memory", part.name, maxKept>>10, maxUnpacked>>20))
 	}
-	for _, w := range part.Result.Content.Warnings {
+	for _, w := range part.Result.Content.Warnings.Texts {
 		out.Warnings = append(out.Warnings, part.name+": "+w)
 	}
 	if warning != "" {

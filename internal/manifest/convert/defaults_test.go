@@ -244,7 +244,7 @@ func TestConvertAllFails(t *testing.T) {
 			`{apiVersion: autoscaling/v2beta1, kind: HorizontalPodAutoscaler, metadata: {name: h%d}, spec: {metrics: [{type: Resuorce}]}}`, i)))
 	}
 	got, warnings, err := today.ConvertAll(objects)
-	if err == nil || got != nil || warnings != nil {
+	if err == nil || got != nil || len(warnings.Texts) > 0 {
 		t.Fatalf("%v, %v, %v", got, warnings, err)
 	}
 	for _, want := range []string{"HorizontalPodAutoscaler h0", "the type of metric 1", "correct spec.metrics", "2 objects more"} {

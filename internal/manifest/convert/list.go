@@ -4,11 +4,13 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 // ConvertAll converts objects. One that cannot be converted fails them all: without it they would be something else than was
 // declared, and the object itself, where it exists, would count as no longer declared.
-func (c Converter) ConvertAll(objects []*unstructured.Unstructured) (out []*unstructured.Unstructured, warnings []string, err error) {
+func (c Converter) ConvertAll(objects []*unstructured.Unstructured) (out []*unstructured.Unstructured, warnings bounded.Warnings, err error) {
 	failed := 0
 	for _, o := range objects {
 		converted, told, wrong := c.Convert(o)
@@ -18,7 +20,7 @@ func (c Converter) ConvertAll(objects []*unstructured.Unstructured) (out []*unst
 			}
 			continue
 		}
-		warnings = append(warnings, told...)
+		warnings.Add(told...)
 		if converted != nil {
 			out = append(out, converted)
 		}
@@ -27,7 +29,7 @@ func (c Converter) ConvertAll(objects []*unstructured.Unstructured) (out []*unst
 		err = fmt.Errorf("%w (and %d objects more)", err, failed-1)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, bounded.Warnings{}, err
 	}
 	return out, warnings, nil
 }

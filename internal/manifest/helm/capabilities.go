@@ -13,6 +13,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
@@ -76,14 +77,18 @@ type apiVersions struct {
 func (v *apiVersions) Has(apiVersion string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if _, known := v.asked[apiVersion]; !known && len(v.asked) < maxAsked {
+	if _, known := v.asked[apiVersion]; !known && len(v.asked) < maxAsked && len(apiVersion) <= maxAPI {
 		v.asked[apiVersion] = v.serves(apiVersion)
 	}
 	return v.asked[apiVersion]
 }
 
-// maxAsked bounds the APIs that one chart asks for.
-const maxAsked = 500
+// maxAsked bounds the APIs that one chart asks for, and maxAPI how long one is, in bytes: no API server serves a longer one. A group is a
+// subdomain of DNS, and a version and a kind are labels of it (k8s.io/apiextensions-apiserver, pkg/apis/apiextensions/validation/validation.go).
+const (
+	maxAsked = 500
+	maxAPI   = validation.DNS1123SubdomainMaxLength + 2*(1+validation.DNS1035LabelMaxLength)
+)
 
 // answers are what was asked for, and what the answer was.
 func (v *apiVersions) answers() map[string]bool {

@@ -84,7 +84,7 @@ func (d *decoder) hook(u *unstructured.Unstructured) {
 	}
 	// What is none of Helm's events may be any value of the chart, such as a secret one.
 	known := slices.DeleteFunc(has, func(event string) bool { return !slices.Contains(leftOut, event) })
-	d.out.Warnings = append(d.out.Warnings, fmt.Sprintf("%s %s is left out: it is a hook of %s, which MLKeeper has not",
+	d.out.Warnings.Add(fmt.Sprintf("%s %s is left out: it is a hook of %s, which MLKeeper has not",
 		u.GetKind(), u.GetName(), cmp.Or(strings.Join(known, ","), "an event that Helm does not know")))
 }
 

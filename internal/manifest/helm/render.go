@@ -57,7 +57,7 @@ type Rendered struct {
 	// LooksUp says that the templates looked something up in the cluster, so that the next rendering may be another.
 	LooksUp bool
 	// Warnings tell of what was left out.
-	Warnings []string
+	Warnings bounded.Warnings
 }
 
 // Render renders a chart in a process of its own, which is ended when it takes too long or too much. The error is one sentence

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 )
 
@@ -190,7 +191,7 @@ func TestHooks(t *testing.T) {
 		"before":      {names(out.Before), "Job/first Job/second"},
 		"objects":     {names(out.Objects), "ConfigMap/listed"},
 		"after":       {names(out.After), "Job/after Job/last"},
-		"warnings":    {strings.Join(out.Warnings, ""), "Job gone is left out: it is a hook of post-delete, which MLKeeper has not"},
+		"warnings":    {strings.Join(out.Warnings.Texts, ""), "Job gone is left out: it is a hook of post-delete, which MLKeeper has not"},
 		"kept by":     {out.Objects[0].GetLabels()["app.kubernetes.io/managed-by"], "mlkeeper"},
 	} {
 		if got[0] != got[1] {
@@ -390,4 +391,33 @@ func (n *named) Bytes(name Name, count int) []byte {
 func (n *named) Certificate(c Certificate) (Pair, bool) {
 	n.names = append(n.names, c.CommonName+" "+c.Before)
 	return Pair{Key: c.CommonName}, true
+}
+
+// TestWhatIsToldIsBounded asks for APIs that no cluster has, and leaves out hooks: what is remembered of them stays in the memory of the
+// manager.
+func TestWhatIsToldIsBounded(t *testing.T) {
+	out, err := Render(t.Context(), input(chartOf(t, "-- templates/a.yaml --\n"+
+		`{{ range until 500 }}{{ $_ := $.Capabilities.APIVersions.Has (printf "%d%s" . (repeat 9000 "x")) }}{{ end }}`+"\n"+
+		`---{{ range until 100 }}`+"\n"+
+		`{{ printf "{apiVersion: v1, kind: %s, metadata: {name: n%d, annotations: {helm.sh/hook: pre-delete}}}" (repeat 9000 "k") . }}`+
+		"\n---\n{{ end }}"), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Asked) > 0 {
+		t.Errorf("%d APIs are remembered that no cluster can serve", len(out.Asked))
+	}
+	if len(out.Warnings.Texts) != bounded.MaxWarnings || out.Warnings.More != 100-bounded.MaxWarnings {
+		t.Errorf("%d warnings, and %d more", len(out.Warnings.Texts), out.Warnings.More)
+	}
+	for _, text := range out.Warnings.Texts {
+		if len(text) > 1<<10+len("…") {
+			t.Errorf("a warning has %d bytes", len(text))
+		}
+	}
+	longest := strings.Repeat("g", 253) + "/" + strings.Repeat("v", 63) + "/" + strings.Repeat("k", 63)
+	out, err = Render(t.Context(), input(chartOf(t, chartOfExpression(`.Capabilities.APIVersions.Has "`+longest+`"`)), nil))
+	if err != nil || len(out.Asked) != 1 {
+		t.Errorf("the longest API that a cluster may serve is remembered: %d, %v", len(out.Asked), err)
+	}
 }

@@ -108,5 +108,5 @@ func TestWarningsQuoteNoValueOfAnAnnotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantNoSecret(t, strings.Join(out.Warnings, " "), secretText, "ConfigMap a is left out: it is a hook of an event that Helm does not know")
+	wantNoSecret(t, strings.Join(out.Warnings.Texts, " "), secretText, "ConfigMap a is left out: it is a hook of an event that Helm does not know")
 }

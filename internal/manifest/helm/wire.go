@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/worker"
 )
 
@@ -52,7 +53,7 @@ type result struct {
 	Asked        map[string]bool
 	Used, Wanted []Certificate
 	LooksUp      bool
-	Warnings     []string
+	Warnings     bounded.Warnings
 	Error        string
 	Unfit        *UnfitError
 }

@@ -9,11 +9,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/worker"
 )
 
 // kind is the kind of the workers that render charts.
 const kind = "chart"
+
+// maxError bounds an error, in bytes: it quotes what files have, of any length.
+const maxError = 4 << 10
 
 // ErrUnavailable says that a chart was not rendered through no fault of its own.
 var ErrUnavailable = worker.ErrUnavailable
@@ -89,8 +93,10 @@ func work(from *worker.Parent) error {
 		}
 	}
 	if err != nil {
-		out = result{Error: err.Error()}
-		errors.As(err, &out.Unfit)
+		out = result{Error: bounded.Text(err.Error(), maxError)}
+		if unfit := (*UnfitError)(nil); errors.As(err, &unfit) {
+			out.Unfit = &UnfitError{Why: bounded.Text(unfit.Why, maxError), Remedy: unfit.Remedy}
+		}
 	}
 	_, err = worker.Call[bool](from, methodDone, out)
 	return err

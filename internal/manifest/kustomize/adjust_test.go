@@ -31,8 +31,8 @@ func TestAdjustments(t *testing.T) {
 		},
 	}
 	r := rendered(t, in)
-	if r.Err != nil || len(r.Warnings) > 0 {
-		t.Fatalf("error %v, warnings %q", r.Err, r.Warnings)
+	if r.Err != nil || len(r.Warnings.Texts) > 0 {
+		t.Fatalf("error %v, warnings %q", r.Err, r.Warnings.Texts)
 	}
 	got := map[string]*unstructured.Unstructured{}
 	for _, u := range r.Objects {

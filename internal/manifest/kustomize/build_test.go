@@ -84,8 +84,8 @@ func TestBuild(t *testing.T) {
 			}
 			want := kustomizeBuild(t, filepath.Join(trees, c.tree, c.around), c.restrictions)
 			r := rendered(t, in)
-			if r.Err != nil || len(r.Warnings) > 0 {
-				t.Fatalf("error %v, warnings %q", r.Err, r.Warnings)
+			if r.Err != nil || len(r.Warnings.Texts) > 0 {
+				t.Fatalf("error %v, warnings %q", r.Err, r.Warnings.Texts)
 			}
 			got := map[string]*unstructured.Unstructured{}
 			for _, u := range r.Objects {

@@ -137,7 +137,7 @@ func TestParameters(t *testing.T) {
 					t.Errorf("%s is in namespace %q", u.GetName(), u.GetNamespace())
 				}
 			}
-			if diff := cmp.Diff(c.warnings, r.Warnings); diff != "" {
+			if diff := cmp.Diff(c.warnings, r.Warnings.Texts); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -238,7 +238,7 @@ func TestOverlays(t *testing.T) {
 	}
 	warnings := []string{"app/overlays/o2/kustomization.yaml: inline patchesJson6902, namespace, patches, replicas ignored, as kfctl did, " +
 		"which merged only the fields of its time"}
-	if diff := cmp.Diff(warnings, r.Warnings); diff != "" {
+	if diff := cmp.Diff(warnings, r.Warnings.Texts); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -247,8 +247,8 @@ func TestOverlays(t *testing.T) {
 func TestOverlayFiles(t *testing.T) {
 	r := rendered(t, input(overlaid, func(a *Application) { a.Overlays = []string{"o4"} }))
 	data, _, _ := unstructured.NestedStringMap(find(t, r, "ConfigMap", "made").Object, "data")
-	if diff := cmp.Diff(map[string]string{"kept": "1"}, data); diff != "" || len(r.Warnings) != 1 {
-		t.Errorf("warnings %v\n%s", r.Warnings, diff)
+	if diff := cmp.Diff(map[string]string{"kept": "1"}, data); diff != "" || len(r.Warnings.Texts) != 1 {
+		t.Errorf("warnings %v\n%s", r.Warnings.Texts, diff)
 	}
 	find(t, r, "Secret", "hidden")
 }
@@ -306,8 +306,8 @@ img=def
 			if len(r.Objects) != c.objects {
 				t.Errorf("objects %v", names(r))
 			}
-			if c.warning != "" && !strings.Contains(strings.Join(r.Warnings, "\n"), c.warning) || c.warning == "" && len(r.Warnings) > 0 {
-				t.Errorf("warnings %q, want %q", r.Warnings, c.warning)
+			if c.warning != "" && !strings.Contains(strings.Join(r.Warnings.Texts, "\n"), c.warning) || c.warning == "" && len(r.Warnings.Texts) > 0 {
+				t.Errorf("warnings %q, want %q", r.Warnings.Texts, c.warning)
 			}
 			for _, u := range r.Objects {
 				if u.GetNamespace() != "kfns" {
@@ -326,7 +326,7 @@ func TestOneOfMany(t *testing.T) {
 	in.Applications = []Application{bad, good, good}
 	out := renderAll(t, in)
 	if out[0].Err == nil || !strings.Contains(out[0].Err.Error(), `application "bad"`) || len(out[1].Objects) != 1 ||
-		len(out[2].Objects) != 0 || len(out[2].Warnings) != 1 || out[2].Err != nil {
+		len(out[2].Objects) != 0 || len(out[2].Warnings.Texts) != 1 || out[2].Err != nil {
 		t.Errorf("%+v", out)
 	}
 }
@@ -342,8 +342,8 @@ func TestStacks(t *testing.T) {
 	if diff := cmp.Diff([]string{"Service /p1-one", "Deployment /p1-web"}, names(out[0])); diff != "" || out[0].Err != nil {
 		t.Errorf("%v\n%s", out[0].Err, diff)
 	}
-	if len(out[0].Warnings) != 1 || !strings.Contains(out[0].Warnings[0], "overlays and parameters ignored") {
-		t.Errorf("warnings %q", out[0].Warnings)
+	if len(out[0].Warnings.Texts) != 1 || !strings.Contains(out[0].Warnings.Texts[0], "overlays and parameters ignored") {
+		t.Errorf("warnings %q", out[0].Warnings.Texts)
 	}
 	if out[1].Err == nil {
 		t.Error("the missing path is no error")
@@ -370,8 +370,8 @@ varReference:
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {v: $(v)}}
 `, check: func(t *testing.T, r Rendered) {
-			if v, _, _ := unstructured.NestedString(find(t, r, "ConfigMap", "a").Object, "data", "v"); v != "a" || len(r.Warnings) != 1 {
-				t.Errorf("data.v %q, warnings %q", v, r.Warnings)
+			if v, _, _ := unstructured.NestedString(find(t, r, "ConfigMap", "a").Object, "data", "v"); v != "a" || len(r.Warnings.Texts) != 1 {
+				t.Errorf("data.v %q, warnings %q", v, r.Warnings.Texts)
 			}
 		}},
 		"unknown field": {refuses: true, files: head + `configurations: [c.yaml]

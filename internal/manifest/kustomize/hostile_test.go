@@ -11,6 +11,8 @@ import (
 
 	"sigs.k8s.io/kustomize/api/provider"
 	"sigs.k8s.io/kustomize/api/resmap"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 // TestAddresses shows that everything by which a kustomization could have something fetched is refused by its name before
@@ -237,13 +239,21 @@ func TestErrorsAndWarningsAreBounded(t *testing.T) {
 	}
 	in := input("-- app/base/kustomization.yaml --\nresources: [a.yaml]\n-- app/base/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}",
 		func(a *Application) {
-			for i := range maxWarnings + 2 {
+			for i := range bounded.MaxWarnings + 2 {
 				a.Parameters = append(a.Parameters, Parameter{Name: fmt.Sprint(i, long[:maxText]), Value: "y"})
 			}
 		})
 	r = rendered(t, in)
-	if len(r.Warnings) != maxWarnings+1 || len(r.Warnings[0]) > maxText+3 || r.Warnings[maxWarnings] != "and 2 warnings more" {
-		t.Errorf("%d warnings, the last one %.300q (%v)", len(r.Warnings), r.Warnings[len(r.Warnings)-1], r.Err)
+	if len(r.Warnings.Texts) != bounded.MaxWarnings || len(r.Warnings.Texts[0]) > 1<<10+3 || r.Warnings.More != 2 {
+		t.Errorf("%d warnings, the first one %.300q, and %d more (%v)", len(r.Warnings.Texts), r.Warnings.Texts[0], r.Warnings.More, r.Err)
+	}
+	// A second application has no more of them, whoever renders it.
+	in.Applications = append(in.Applications, in.Applications[0])
+	in.Applications[1].Name = "second"
+	all, err := Render(t.Context(), in)
+	if err != nil || len(all) != 2 || len(all[0].Warnings.Texts) != bounded.MaxWarnings || len(all[1].Warnings.Texts) != 0 ||
+		all[1].Warnings.More != bounded.MaxWarnings+2 {
+		t.Errorf("%d applications, %v", len(all), err)
 	}
 	in = input("-- app/kustomization.yaml --\nresources: [../beside/"+strings.Repeat("./", len(long)/2)+"]\n-- beside/kustomization.yaml --\nnamePrefix: x", nil)
 	if found, why, err := Detect(t.Context(), in); found != Kustomize || !strings.Contains(why, "refers to") || len(why) > maxText+3 {

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/worker"
 )
 
@@ -56,8 +57,9 @@ type Rendered struct {
 	Name string
 	// Objects are in the order in which kfctl applied them: by kind, unknown kinds last.
 	Objects []*unstructured.Unstructured
-	// Warnings name what was ignored, left out or done differently from kfctl. They quote paths, fields and names only.
-	Warnings []string
+	// Warnings name what was ignored, left out or done differently from kfctl. They quote paths, fields and names only. Of all applications
+	// together no more texts are kept than of one.
+	Warnings bounded.Warnings
 	// Err says why there are no objects, and what to change. It is the application's own: the others are rendered.
 	Err error
 }
@@ -71,7 +73,6 @@ const (
 	maxDepth = 40
 	// maxReported is how many names a message lists.
 	maxReported = 10
-	// maxText bounds an error or a warning, in bytes, and maxWarnings the warnings: they quote what files have, of any length, and are
-	// kept beside the objects.
-	maxText, maxWarnings = 4 << 10, 256
+	// maxText bounds an error, in bytes: it quotes what files have, of any length, and is kept beside the objects.
+	maxText = 4 << 10
 )

@@ -88,7 +88,7 @@ func TestWhichApplicationsAreGivenANamespace(t *testing.T) {
 			if diff := cmp.Diff(c.want, names(r)); diff != "" || r.Err != nil {
 				t.Errorf("%v\n%s", r.Err, diff)
 			}
-			if got := strings.Join(r.Warnings, "; "); c.warning == "" && got != "" || !strings.Contains(got, c.warning) {
+			if got := strings.Join(r.Warnings.Texts, "; "); c.warning == "" && got != "" || !strings.Contains(got, c.warning) {
 				t.Errorf("warnings %q, want %q", got, c.warning)
 			}
 		})
@@ -97,7 +97,7 @@ func TestWhichApplicationsAreGivenANamespace(t *testing.T) {
 	for i := range 30 {
 		fmt.Fprintf(&many, "---\n{apiVersion: v1, kind: ServiceAccount, metadata: {name: b%d, namespace: theirs}}\n", i)
 	}
-	if r := rendered(t, input(flat("")+many.String(), nil)); len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "and 21 more") {
-		t.Errorf("warnings %q", r.Warnings)
+	if r := rendered(t, input(flat("")+many.String(), nil)); len(r.Warnings.Texts) != 1 || !strings.Contains(r.Warnings.Texts[0], "and 21 more") {
+		t.Errorf("warnings %q", r.Warnings.Texts)
 	}
 }

@@ -81,7 +81,7 @@ func TestRealCounts(t *testing.T) {
 				if r.Err != nil {
 					t.Error(r.Err)
 				}
-				for _, w := range r.Warnings {
+				for _, w := range r.Warnings.Texts {
 					t.Logf("%s: %s", r.Name, w)
 				}
 				got[r.Name] = len(r.Objects)

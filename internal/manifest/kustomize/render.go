@@ -31,9 +31,9 @@ func (in Input) Stacks() bool {
 // renderAt renders one application of a KfDef in this process, which is a worker.
 func renderAt(in Input, i int) Rendered {
 	if in.second(i) {
-		return Rendered{Name: in.Applications[i].Name, Warnings: []string{
-			"skipped, as kfctl did: an application of this name comes before it. Rename it",
-		}}
+		out := Rendered{Name: in.Applications[i].Name}
+		out.Warnings.Add("skipped, as kfctl did: an application of this name comes before it. Rename it")
+		return out
 	}
 	return renderOne(in, in.Applications[i])
 }
@@ -54,7 +54,7 @@ func renderOne(in Input, a Application) (out Rendered) {
 		}
 	}()
 	objects, warnings, err := render(in, a)
-	out.Warnings = warnings
+	out.Warnings.Add(warnings...)
 	if err != nil {
 		out.Err = fmt.Errorf("application %q: %w", a.Name, err)
 		return out
@@ -272,18 +272,6 @@ func repositoryPaths(err error) string {
 	text := strings.ReplaceAll(err.Error(), mount+"/", "")
 	const most = 1500
 	return bounded.Text(strings.Join(strings.Fields(strings.ReplaceAll(text, mount, ".")), " "), most)
-}
-
-// shortenAll are warnings as they are kept.
-func shortenAll(warnings []string) []string {
-	var out []string
-	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
-		out = append(out, bounded.Text(w, maxText))
-	}
-	if more := len(warnings) - maxWarnings; more > 0 {
-		out = append(out, fmt.Sprintf("and %d warnings more", more))
-	}
-	return out
 }
 
 // collect turns kustomize's result into objects, within the bounds.

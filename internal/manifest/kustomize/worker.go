@@ -45,7 +45,7 @@ const methodRendered, methodDetected = "rendered", "detected"
 type told struct {
 	Index    int
 	Name     string
-	Warnings []string
+	Warnings bounded.Warnings
 	Error    string
 }
 
@@ -117,6 +117,7 @@ type rendering struct {
 	most     times
 	handlers map[string]worker.Handler
 	objects  worker.Objects
+	warnings bounded.Share
 	out      []Rendered
 	// spent is the processor time of the workers before, and used that of this one.
 	spent, used time.Duration
@@ -127,7 +128,7 @@ func (r *rendering) rendered(run *worker.Run, t told) (bool, error) {
 	if t.Index != len(r.out) {
 		return false, fmt.Errorf("bug: application %d was rendered in place of %d", t.Index, len(r.out))
 	}
-	one := Rendered{Name: t.Name, Warnings: t.Warnings, Objects: r.objects.List(strconv.Itoa(t.Index))}
+	one := Rendered{Name: t.Name, Warnings: r.warnings.Take(t.Warnings), Objects: r.objects.List(strconv.Itoa(t.Index))}
 	if t.Error != "" {
 		one.Err = errors.New(t.Error)
 	}
@@ -206,7 +207,7 @@ func workDetection(parent *worker.Parent, in Input) error {
 // workApplication renders one application and sends what became of it. It says whether the next one is to follow.
 func workApplication(parent *worker.Parent, in Input, i int) (bool, error) {
 	out := renderAt(in, i)
-	t := told{Index: i, Name: out.Name, Warnings: shortenAll(out.Warnings)}
+	t := told{Index: i, Name: out.Name, Warnings: out.Warnings}
 	for _, o := range out.Objects {
 		if err := parent.Send(strconv.Itoa(i), o); err != nil {
 			return false, err
