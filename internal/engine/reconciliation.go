@@ -83,6 +83,7 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 		entries: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
 		ignoreHealth: map[plan.Key]bool{},
 	}
+	p.state.healths.spent = 0
 	if len(*s.def.Common(cr).Conditions) == 0 {
 		p.state.fresh = true
 	}
@@ -249,6 +250,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 		in.Stages[i].TimedOut = s.gateTimedOut(p, stage, in.Stages[i])
 	}
 	p.pruned = in.Prune
+	p.state.healths.keep(desired)
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, s.childWatchError)
@@ -326,7 +328,7 @@ func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
 	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)
 	if seen := s.child(o.Key); seen != nil {
-		item.Observed = withHealth(o, s.settling(p, seen))
+		item.Observed = s.withHealth(p, o, s.settling(p, seen))
 		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
 		item.Held = s.heldByAnother(p, seen)
 	}

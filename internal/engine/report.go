@@ -285,7 +285,7 @@ func (s *stacks[C, F]) objectState(p *reconciliation[C, F], a decide.Action) con
 	if a.Object.Hook && !seen.Completed {
 		return controller.State{Observed: seen}
 	}
-	seen = withHealth(a.Object, seen)
+	seen = s.withHealth(p, a.Object, seen)
 	settled := a.Verb == decide.Leave || a.Reason == status.ReasonWaitingForRollout
 	if r, ok := p.results[a.Key]; ok {
 		settled = r.Err == nil && r.Problem == nil && r.Observed != nil

@@ -58,6 +58,8 @@ type reconcileState struct {
 	pendingStatus *keeper.ResourceInventory
 	// inventories is what is remembered of the Inventories; nil for a custom resource that has none.
 	inventories *inventoriesState
+	// healths are what the expressions of the custom resource told of its objects.
+	healths healths
 	// settled is the generation and the inputs that the custom resource was Ready with last.
 	settled settled
 	// renderCache is the last plan of a controller that says when a plan stays the same; nil for others, and where it was evicted.

@@ -39,7 +39,7 @@ func TestHealthCheckExprs(t *testing.T) {
 	for generation, want := range map[int64]health.Status{1: health.InProgress, 2: health.Current} {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v1", "kind": "Thing"}}
 		u.SetGeneration(generation)
-		if got, ok := object.Health(u); !ok || got.Status != want {
+		if got, _, ok := object.Health.Of(u); !ok || got.Status != want {
 			t.Errorf("of generation %d: %+v", generation, got)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // Health is that of the custom resources among what was rendered, as expressions of the user tell it.
 type Health struct {
 	// Rules are the compiled expressions, and Error says which of them is wrong; nil where none is.
-	Rules healthexpr.Rules
+	Rules *healthexpr.Rules
 	Error *healthexpr.Error
 }
 
@@ -25,6 +25,6 @@ func (h Health) Observe(o *plan.Object, drift *keeper.DriftDetection) {
 	key := o.Key()
 	o.Drift = plan.DriftOf(drift, key)
 	if h.Rules != nil && !plan.AlwaysRetained(key) {
-		o.Health = h.Rules.Of
+		o.Health = h.Rules
 	}
 }

@@ -64,7 +64,7 @@ func TestObjectsAreObservedAsTheirComponentSays(t *testing.T) {
 	for generation, want := range map[int64]health.Status{1: health.InProgress, 2: health.Current} {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v1", "kind": "Thing"}}
 		u.SetGeneration(generation)
-		if got, ok := thing.Health(u); !ok || got.Status != want {
+		if got, _, ok := thing.Health.Of(u); !ok || got.Status != want {
 			t.Errorf("of generation %d: %+v", generation, got)
 		}
 	}

@@ -3,6 +3,8 @@
 package healthexpr
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -11,14 +13,16 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 // maxCost bounds one evaluation, in the units in which Kubernetes bounds the rules of a definition; maxDepth and maxSize are the nesting and
-// the characters of an expression.
+// the characters of an expression. maxMessage bounds in bytes what is told of an error, which may quote the object.
 const (
-	maxCost  = 100_000
-	maxDepth = 32
-	maxSize  = 2048
+	maxCost    = 100_000
+	maxDepth   = 32
+	maxSize    = 2048
+	maxMessage = 512
 )
 
 // The reasons of an object whose health is that of an expression.
@@ -32,7 +36,13 @@ const (
 var variables = []string{"apiVersion", "kind", "metadata", "status"}
 
 // Rules are the compiled expressions of an application.
-type Rules []rule
+type Rules struct {
+	rules []rule
+	id    string
+}
+
+// ID tells rules apart: those with one ID tell the same of the same object.
+func (r *Rules) ID() string { return r.id }
 
 type rule struct {
 	apiVersion, kind            string
@@ -50,7 +60,7 @@ type Error struct {
 func (e *Error) Error() string { return "healthCheckExprs" + e.Field + ": " + e.Message }
 
 // Compile compiles expressions.
-func Compile(expressions []keeper.HealthCheckExpr) (Rules, *Error) {
+func Compile(expressions []keeper.HealthCheckExpr) (*Rules, *Error) {
 	if len(expressions) == 0 {
 		return nil, nil
 	}
@@ -62,7 +72,11 @@ func Compile(expressions []keeper.HealthCheckExpr) (Rules, *Error) {
 	if err != nil {
 		return nil, &Error{Message: err.Error()}
 	}
-	var out Rules
+	text, err := json.Marshal(expressions)
+	if err != nil {
+		return nil, &Error{Message: err.Error()}
+	}
+	out := &Rules{id: fmt.Sprintf("%x", sha256.Sum256(text))}
 	for i, e := range expressions {
 		r := rule{apiVersion: e.APIVersion, kind: e.Kind}
 		for _, one := range []struct {
@@ -76,7 +90,7 @@ func Compile(expressions []keeper.HealthCheckExpr) (Rules, *Error) {
 				return nil, &Error{Field: fmt.Sprintf("[%d].%s", i, one.name), Message: err.Error()}
 			}
 		}
-		out = append(out, r)
+		out.rules = append(out.rules, r)
 	}
 	return out, nil
 }
@@ -95,22 +109,24 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 	return env.Program(ast, cel.CostTracking(costs{}), cel.CostLimit(maxCost))
 }
 
-// Of returns the health of an object by the first rule for its kind; false where there is none, or for an object that is being deleted.
-func (r Rules) Of(u *unstructured.Unstructured) (health.Result, bool) {
+// Of returns the health of an object by the first rule for its kind, and what its expressions took in the units of maxCost; false where there
+// is none, or for an object that is being deleted.
+func (r *Rules) Of(u *unstructured.Unstructured) (told health.Result, cost uint64, found bool) {
 	if u == nil || u.GetDeletionTimestamp() != nil {
-		return health.Result{}, false
+		return health.Result{}, 0, false
 	}
-	for _, one := range r {
+	for _, one := range r.rules {
 		if one.apiVersion == u.GetAPIVersion() && one.kind == u.GetKind() {
-			return one.of(u), true
+			told, cost = one.of(u)
+			return told, cost, true
 		}
 	}
-	return health.Result{}, false
+	return health.Result{}, 0, false
 }
 
 // of asks inProgress, failed and current, in this order, as Flux does. Without an expression for it, an object is in progress whose
 // controller has not observed its generation.
-func (r rule) of(u *unstructured.Unstructured) health.Result {
+func (r rule) of(u *unstructured.Unstructured) (told health.Result, cost uint64) {
 	values := map[string]any{}
 	for _, name := range variables {
 		if value, found := u.Object[name]; found {
@@ -119,7 +135,7 @@ func (r rule) of(u *unstructured.Unstructured) health.Result {
 	}
 	seen, reported, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	if r.inProgress == nil && reported && seen != u.GetGeneration() {
-		return health.Result{Status: health.InProgress, Reason: health.ReasonNotObserved, Message: "its controller has not seen its latest change"}
+		return health.Result{Status: health.InProgress, Reason: health.ReasonNotObserved, Message: "its controller has not seen its latest change"}, 0
 	}
 	for _, one := range []struct {
 		program cel.Program
@@ -133,26 +149,33 @@ func (r rule) of(u *unstructured.Unstructured) health.Result {
 		if one.program == nil {
 			continue
 		}
-		switch is, err := evaluate(one.program, values); {
+		is, took, err := evaluate(one.program, values)
+		cost += took
+		switch {
 		case err != nil:
 			return health.Result{
-				Status: health.InProgress, Reason: reasonError, Message: fmt.Sprintf("its expression %s cannot be evaluated: %v", one.name, err),
-			}
+				Status: health.InProgress, Reason: reasonError,
+				Message: bounded.Text(fmt.Sprintf("its expression %s cannot be evaluated: %v", one.name, err), maxMessage),
+			}, cost
 		case is:
-			return one.result
+			return one.result, cost
 		}
 	}
-	return health.Result{Status: health.InProgress, Reason: reasonInProgress, Message: "its expression current is false"}
+	return health.Result{Status: health.InProgress, Reason: reasonInProgress, Message: "its expression current is false"}, cost
 }
 
-func evaluate(program cel.Program, values map[string]any) (bool, error) {
-	out, _, err := program.Eval(values)
+func evaluate(program cel.Program, values map[string]any) (is bool, cost uint64, err error) {
+	out, details, err := program.Eval(values)
+	cost = maxCost // CEL does not tell the cost of what it ended for its cost.
+	if told := details.ActualCost(); told != nil {
+		cost = *told
+	}
 	if err != nil {
-		return false, err
+		return false, cost, err
 	}
 	is, ok := out.Value().(bool)
 	if !ok {
-		return false, fmt.Errorf("it gives %s, and no true or false", out.Type().TypeName())
+		return false, cost, fmt.Errorf("it gives %s, and no true or false", out.Type().TypeName())
 	}
-	return is, nil
+	return is, cost, nil
 }

@@ -43,16 +43,16 @@ func TestOf(t *testing.T) {
 		"not observed": {issuer(old), health.InProgress, "latest change"},
 		"no status":    {issuer(map[string]any{}), health.InProgress, "cannot be evaluated"},
 	} {
-		if got, ok := rules.Of(c.object); !ok || got.Status != c.want || !strings.Contains(got.Message, c.message) {
+		if got, _, ok := rules.Of(c.object); !ok || got.Status != c.want || !strings.Contains(got.Message, c.message) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	other := issuer(ready("True"))
 	other.SetKind("Issuer")
-	if _, ok := rules.Of(other); ok {
+	if _, _, ok := rules.Of(other); ok {
 		t.Error("another kind has the health of a rule")
 	}
-	if _, ok := rules.Of(nil); ok {
+	if _, _, ok := rules.Of(nil); ok {
 		t.Error("no object has a health")
 	}
 }
@@ -69,8 +69,16 @@ func TestExpressionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := rules.Of(u); got.Status != health.InProgress || !strings.Contains(got.Message, "cost limit exceeded") {
-		t.Errorf("%+v", got)
+	if got, cost, _ := rules.Of(u); got.Status != health.InProgress || !strings.Contains(got.Message, "cost limit exceeded") || cost < maxCost {
+		t.Errorf("%+v, at a cost of %d", got, cost)
+	}
+	items = items[:2]
+	if got, cost, _ := rules.Of(issuer(map[string]any{"conditions": items})); got.Status != health.Current || cost < 8 || cost > maxCost/100 {
+		t.Errorf("%+v, at a cost of %d", got, cost)
+	}
+	quotes := compiled(t, `status[status.text] == 1`)
+	if got, _, _ := quotes.Of(issuer(map[string]any{"text": strings.Repeat("x", 100_000)})); len(got.Message) > maxMessage+3 {
+		t.Errorf("a message of %d bytes", len(got.Message))
 	}
 }
 

@@ -19,7 +19,7 @@ func allocated(do func()) uint64 {
 	return (after.TotalAlloc - before.TotalAlloc) >> 20
 }
 
-func compiled(t *testing.T, current string) Rules {
+func compiled(t *testing.T, current string) *Rules {
 	t.Helper()
 	u := issuer(nil)
 	rules, err := Compile([]keeper.HealthCheckExpr{{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Current: current}})
@@ -41,11 +41,11 @@ func TestMatches(t *testing.T) {
 		`'a'.startsWith('a') && size(status.version) == 7`:    health.Current,
 		`has(status.version) && status.all(k, k.size() == 7)`: health.Current,
 	} {
-		if got, _ := compiled(t, text).Of(issuer(status)); got.Status != want || got.Reason == reasonError {
+		if got, _, _ := compiled(t, text).Of(issuer(status)); got.Status != want || got.Reason == reasonError {
 			t.Errorf("%s: %+v", text, got)
 		}
 	}
-	if got, _ := compiled(t, `status.version.matches(metadata)`).Of(issuer(status)); !strings.Contains(got.Message, "no such overload") {
+	if got, _, _ := compiled(t, `status.version.matches(metadata)`).Of(issuer(status)); !strings.Contains(got.Message, "no such overload") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -75,7 +75,7 @@ func TestPatternsAreBounded(t *testing.T) {
 		rules := compiled(t, c.text)
 		u := issuer(map[string]any{"long": strings.Repeat("a", 3300), "longest": strings.Repeat("a", 1<<20)})
 		var got health.Result
-		took := allocated(func() { got, _ = rules.Of(u) })
+		took := allocated(func() { got, _, _ = rules.Of(u) })
 		if got.Reason != reasonError || !strings.Contains(got.Message, c.want) || took > 64 {
 			t.Errorf("%s: %+v, %d MiB", name, got, took)
 		}

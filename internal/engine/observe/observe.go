@@ -65,6 +65,9 @@ func (o *Object) Stripped() *unstructured.Unstructured {
 	return u
 }
 
+// Full says that more than the metadata is known, so that Stripped returns something.
+func (o *Object) Full() bool { return o.stripped != nil }
+
 // fill takes in what is kept of a full object: what Stripped returns, and its health.
 func (o *Object) fill(u *unstructured.Unstructured) {
 	kept := health.Strip(u)

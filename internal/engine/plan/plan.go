@@ -52,6 +52,14 @@ const (
 	ReplicasLeft Replicas = "Left"
 )
 
+// HealthRules tell the health of objects by their content alone.
+type HealthRules interface {
+	// ID tells rules apart: those with one ID tell the same of the same object.
+	ID() string
+	// Of returns the health of an object, and what it took to tell it, in the units of CEL's costs; false leaves the health to its kind.
+	Of(u *unstructured.Unstructured) (told health.Result, cost uint64, found bool)
+}
+
 // Object is one desired object.
 type Object struct {
 	// Desired is the whole object as the controller wants it, without the engine's marks, status or owner references.
@@ -82,8 +90,8 @@ type Object struct {
 	OnImmutable Immutable
 	// Drift says what becomes of the values that others set in the object.
 	Drift Drift
-	// Health tells the health of the object where its custom resource says how; nil, and false, leave it to its kind.
-	Health func(*unstructured.Unstructured) (health.Result, bool)
+	// Health tells the health of the object where its custom resource says how; nil leaves it to its kind.
+	Health HealthRules
 	// Replicas says who has spec.replicas of an object that exists.
 	Replicas Replicas
 	// IgnoreHealth says that the object's health does not count for Ready.
