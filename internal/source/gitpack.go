@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -22,6 +21,8 @@ const (
 	maxDecoded = 16 << 20
 	// decodedFactor is how many times its size an object takes in memory while it is decoded: itself, a copy, and the entries of a tree.
 	decodedFactor = 8
+	// maxSizes is how long the two sizes are that a delta begins with, in bytes.
+	maxSizes = 12
 )
 
 // pack holds the objects of a pack, inflated into one file. go-git's own parser would resolve the same deltas over and
@@ -30,7 +31,8 @@ const (
 type pack struct {
 	file   *os.File
 	limits Limits
-	end    int64
+	// end is where the next object comes, and grown how much of the file has space on the disk.
+	end, grown int64
 
 	byOffset map[int64]packed
 	byHash   map[plumbing.Hash]packed
@@ -112,7 +114,7 @@ func (p *pack) object(ctx context.Context, scanner *packfile.Scanner, header *pa
 			return err
 		}
 		p.add(header.Offset, header.Type, header.Length, hash.Sum())
-		return spaceOf(ctx).take(ctx, header.Length)
+		return p.grow(ctx, p.end)
 	case plumbing.OFSDeltaObject, plumbing.REFDeltaObject:
 		return p.delta(ctx, scanner, header)
 	default:
@@ -129,65 +131,72 @@ func (p *pack) delta(ctx context.Context, scanner *packfile.Scanner, header *pac
 	if !ok {
 		return invalid("the pack has a delta before what it changes")
 	}
-	size, err := p.apply(ctx, scanner, header, base)
-	if err != nil {
-		return err
-	}
-	// Here it holds no memory: others that have their turn on the disk may wait for that.
-	return spaceOf(ctx).take(ctx, size)
-}
-
-// apply reads a delta, as soon as there is memory for it, and returns the size of what it gives.
-func (p *pack) apply(ctx context.Context, scanner *packfile.Scanner, header *packfile.ObjectHeader, base packed) (size int64, err error) {
-	// All three of them are in memory at once. A small delta of a small object makes a large one seldom, and waits for its memory then.
-	large := max(header.Length, base.size) > freeMemory
-	if large {
-		release, err := spaceOf(ctx).hold(ctx, header.Length+base.size+p.limits.File)
-		if err != nil {
-			return 0, err
-		}
-		defer release()
-	}
-	var delta bytes.Buffer
-	n, _, err := scanner.NextObject(&delta)
+	// A server sends it as slowly as it likes. Until all of it is there, in the place of what it will make, it takes no memory of others.
+	n, _, err := scanner.NextObject(io.NewOffsetWriter(p.file, p.end))
 	if err == nil && n != header.Length {
 		err = invalid("the pack has a delta of another size than it says")
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if size, ok := targetSize(delta.Bytes()); ok && !large && p.fits(size) == nil {
-		release, err := spaceOf(ctx).hold(ctx, size)
+	// Nor does it hold memory here: others that have their turn on the disk may wait for that.
+	if err := p.grow(ctx, p.end+header.Length); err != nil {
+		return err
+	}
+	if err := p.apply(ctx, header, base); err != nil {
+		return err
+	}
+	return p.grow(ctx, p.end)
+}
+
+// apply applies a delta, which is at the end of the file, as soon as there is memory for it.
+func (p *pack) apply(ctx context.Context, header *packfile.ObjectHeader, base packed) error {
+	sizes, err := p.content(packed{pos: p.end, size: min(header.Length, maxSizes)})
+	if err != nil {
+		return diskError(err)
+	}
+	size, ok := targetSize(sizes)
+	if !ok {
+		return invalid("the pack has a damaged delta")
+	}
+	if err := p.fits(size); err != nil {
+		return err
+	}
+	// All three of them are in memory at once.
+	if max(header.Length, base.size, size) > freeMemory {
+		release, err := spaceOf(ctx).hold(ctx, header.Length+base.size+size)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		defer release()
 	}
-	return p.resolve(header.Offset, base, delta.Bytes())
-}
-
-// resolve applies a delta to its base, and returns the size of what that gives.
-func (p *pack) resolve(offset int64, base packed, delta []byte) (size int64, err error) {
-	size, ok := targetSize(delta)
-	if !ok {
-		return 0, invalid("the pack has a damaged delta")
-	}
-	if err := p.fits(size); err != nil {
-		return 0, err
+	delta, err := p.content(packed{pos: p.end, size: header.Length})
+	if err != nil {
+		return diskError(err)
 	}
 	from, err := p.content(base)
 	if err != nil {
-		return 0, err
+		return diskError(err)
 	}
 	content, err := packfile.PatchDelta(from, delta)
 	if err != nil || int64(len(content)) != size {
-		return 0, invalid("the pack has a damaged delta")
+		return invalid("the pack has a damaged delta")
 	}
 	if _, err := p.file.WriteAt(content, p.end); err != nil {
-		return 0, err
+		return diskError(err)
 	}
-	p.add(offset, base.kind, size, plumbing.ComputeHash(base.kind, content))
-	return size, nil
+	p.add(header.Offset, base.kind, size, plumbing.ComputeHash(base.kind, content))
+	return nil
+}
+
+// grow takes the space that the file needs on the disk up to a place.
+func (p *pack) grow(ctx context.Context, to int64) error {
+	more := to - p.grown
+	if more <= 0 {
+		return nil
+	}
+	p.grown = to
+	return spaceOf(ctx).take(ctx, more)
 }
 
 func (p *pack) add(offset int64, kind plumbing.ObjectType, size int64, hash plumbing.Hash) {

@@ -3,6 +3,7 @@ package source
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -139,10 +140,11 @@ func TestWhoWaitsForTheDiskHoldsNoMemory(t *testing.T) {
 		defer p.close()
 		ctx, room := s.withSpace(limit.WithNamespace(t.Context(), "ns"))
 		s.disk.Acquire(t.Context(), "other", s.options.Bytes)
-		// The base fills what needs no turn on the disk, and the delta copies ten bytes of it.
-		base := make([]byte, freeDisk)
+		// The base and the delta fill what needs no turn on the disk, and the delta copies ten bytes.
+		const size = freeDisk - 7
+		base := make([]byte, size)
 		hash := plumbing.ComputeHash(plumbing.BlobObject, base)
-		delta := append(numbers(freeDisk, 10), 0x90, 10)
+		delta := append(numbers(size, 10), 0x90, 10)
 		end := make(chan error, 1)
 		go func() { end <- p.read(ctx, bytes.NewReader(packOf(entryOf(3, base), entryOf(7, delta, hash[:]...)))) }()
 		synctest.Wait()
@@ -154,6 +156,49 @@ func TestWhoWaitsForTheDiskHoldsNoMemory(t *testing.T) {
 		s.disk.Release("other", s.options.Bytes)
 		if err := <-end; err != nil || !room.granted {
 			t.Errorf("%v; it had its turn: %t", err, room.granted)
+		}
+		room.end()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWhoWaitsForAServerHoldsNoMemory has a server that stops in the middle of a delta of a large file, as long as it likes: others render
+// meanwhile.
+func TestWhoWaitsForAServerHoldsNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := limit.New(64<<20, 64<<20)
+		s := open(t, func(o *Options) { o.Memory = memory })
+		p, err := newPack(filepath.Join(t.TempDir(), "objects"), s.options.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		ctx, room := s.withSpace(limit.WithNamespace(t.Context(), "ns"))
+		base := make([]byte, 2*freeMemory)
+		hash := plumbing.ComputeHash(plumbing.BlobObject, base)
+		delta := append(numbers(2*freeMemory, 10), 0x90, 10)
+		data := packOf(entryOf(3, base), entryOf(7, delta, hash[:]...))
+		in, out := io.Pipe()
+		end := make(chan error, 1)
+		go func() { end <- p.read(ctx, in) }()
+		half := len(data) - 20 - 8 // The checksum, and the end of the delta.
+		if _, err := out.Write(data[:half]); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !memory.TryAcquire("other", 64<<20) {
+			t.Error("it holds memory while it waits for its server")
+		} else {
+			memory.Release("other", 64<<20)
+		}
+		if _, err := out.Write(data[half:]); err != nil {
+			t.Fatal(err)
+		}
+		_ = out.Close()
+		if err := <-end; err != nil || len(p.byHash) != 2 {
+			t.Errorf("%d objects, %v", len(p.byHash), err)
 		}
 		room.end()
 		if err := s.Close(); err != nil {
