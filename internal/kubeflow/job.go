@@ -92,9 +92,13 @@ func noteLimit(result *Result, err error) {
 
 // notRendered is the problem of a KfDef that nobody could render now.
 func notRendered(err error) *plan.Problem {
-	return &plan.Problem{
+	out := &plan.Problem{
 		Class: plan.Waiting, Reason: plan.ReasonFetching, Field: "spec.applications", Message: err.Error(), Remedy: "nothing to do",
 	}
+	if errors.As(err, new(*worker.KilledError)) {
+		out.Remedy = worker.KilledRemedy
+	}
+	return out
 }
 
 // standing is an application as a result has it; empty where it has none of that name.

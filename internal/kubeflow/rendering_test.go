@@ -22,6 +22,7 @@ import (
 	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/manifest/manifesttest"
+	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -349,5 +350,15 @@ func TestWarningsAreBounded(t *testing.T) {
 	size := len(strings.Join(kept, ""))
 	if len(kept) != bounded.MaxWarnings || size > bounded.MaxWarnings*(1<<10+len("…")) || result.Bytes < int64(size) {
 		t.Errorf("%d warnings of %d bytes are kept, and %d bytes counted", len(kept), size, result.Bytes)
+	}
+}
+
+// TestTheRemedyOfAKilledWorker: what the kernel ends again and again needs somebody, and what passes by itself nobody.
+func TestTheRemedyOfAKilledWorker(t *testing.T) {
+	if got := notRendered(&worker.KilledError{}); got.Remedy != worker.KilledRemedy || got.Class != plan.Waiting {
+		t.Errorf("%+v", got)
+	}
+	if got := notRendered(worker.ErrUnavailable); got.Remedy != "nothing to do" {
+		t.Errorf("%+v", got)
 	}
 }

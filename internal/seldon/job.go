@@ -235,10 +235,14 @@ func (r request) noCertificate() plan.Problem {
 // failure tells why a chart could not be read or rendered.
 func (r request) failure(err error) *plan.Problem {
 	if errors.Is(err, helm.ErrUnavailable) {
-		return &plan.Problem{
+		out := &plan.Problem{
 			Class: plan.Waiting, Reason: plan.ReasonFetching, Field: r.field + ".chart", Value: r.from.Name,
 			Message: err.Error(), Remedy: "nothing to do",
 		}
+		if errors.As(err, new(*worker.KilledError)) {
+			out.Remedy = worker.KilledRemedy
+		}
+		return out
 	}
 	if problem := (plan.Problem{}); errors.As(err, &problem) {
 		return &problem

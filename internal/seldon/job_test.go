@@ -21,6 +21,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/manifest/manifesttest"
+	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
@@ -539,5 +540,15 @@ func TestWhatIsToldCounts(t *testing.T) {
 	result := renderedOver(t, from, nil, v1alpha1.ComponentStatus{}, false)
 	if n := len(result.Content.Warnings.Texts); n != 40 || len(result.Content.APIs) != 100 || result.Bytes < 100*200+40*500 {
 		t.Errorf("%d warnings, %d APIs, of %d bytes: %v", n, len(result.Content.APIs), result.Bytes, result.Failure)
+	}
+}
+
+// TestTheRemedyOfAKilledWorker: what the kernel ends again and again needs somebody, and what passes by itself nobody.
+func TestTheRemedyOfAKilledWorker(t *testing.T) {
+	if got := (request{}).failure(&worker.KilledError{}); got.Remedy != worker.KilledRemedy || got.Class != plan.Waiting {
+		t.Errorf("%+v", got)
+	}
+	if got := (request{}).failure(worker.ErrUnavailable); got.Remedy != "nothing to do" {
+		t.Errorf("%+v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -302,5 +303,60 @@ func TestWhatEndsForMemoryTakesNoTimeOfOthers(t *testing.T) {
 	}
 	if last := out[4]; last.Err != nil || len(last.Objects) != 1 {
 		t.Errorf("%d objects, %v", len(last.Objects), last.Err)
+	}
+}
+
+// killing has the kernel end the worker that reads a file, as often as it says.
+type killing struct {
+	fs.FS
+	file  string
+	times int
+}
+
+func (k *killing) Open(name string) (fs.File, error) {
+	if name == k.file && k.times > 0 {
+		k.times--
+		lists, _ := filepath.Glob("/proc/self/task/*/children")
+		for _, list := range lists {
+			children, _ := os.ReadFile(list)
+			for child := range strings.FieldsSeq(string(children)) {
+				if pid, err := strconv.Atoi(child); err == nil {
+					if process, err := os.FindProcess(pid); err == nil {
+						_ = process.Kill()
+					}
+				}
+			}
+		}
+	}
+	return k.FS.Open(name)
+}
+
+// TestAWorkerThatTheKernelEnds may have been taken for what others took: the application is rendered once more. When that is ended, too,
+// it fails alone.
+func TestAWorkerThatTheKernelEnds(t *testing.T) {
+	for times, failed := range map[int]bool{1: false, 2: true} {
+		in, files := input("", nil), fstest.MapFS{}
+		one := in.Applications[0]
+		in.Applications = nil
+		for _, name := range []string{"first", "second", "third"} {
+			one.Name, one.Path = name, name
+			in.Applications = append(in.Applications, one)
+			files[name+"/base/kustomization.yaml"] = &fstest.MapFile{Data: []byte("resources: [a.yaml]")}
+			files[name+"/base/a.yaml"] = &fstest.MapFile{Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + "}}")}
+		}
+		repo := &killing{FS: files, file: "second/base/a.yaml", times: times}
+		in.Repos["manifests"] = repo
+		out, err := Render(t.Context(), in)
+		if err != nil || len(out) != 3 || repo.times != 0 {
+			t.Fatalf("%d kills: %d applications, %v, and %d kills are left", times, len(out), err, repo.times)
+		}
+		for _, a := range out {
+			if fails := failed && a.Name == "second"; (a.Err != nil) != fails || fails != (len(a.Objects) == 0) {
+				t.Errorf("%d kills: %s has %d objects: %v", times, a.Name, len(a.Objects), a.Err)
+			}
+		}
+		if err := out[1].Err; failed && (!errors.As(err, new(*worker.LimitError)) || !strings.Contains(fmt.Sprint(err), "--work-memory")) {
+			t.Errorf("it says no limit, or no remedy: %v", err)
+		}
 	}
 }

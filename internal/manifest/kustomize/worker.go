@@ -80,11 +80,11 @@ func Detect(ctx context.Context, in Input) (rendering Rendering, why string, err
 
 // Render renders every application, in the order of the KfDef, in processes of their own. A second application of one name is skipped
 // with a warning, as kfctl did. The error is ErrUnavailable: what cannot be rendered is an error of its application, a worker.LimitError
-// where a bound on time or memory ended it.
+// where a bound on time or memory ended it, or the kernel did twice.
 func Render(ctx context.Context, in Input) ([]Rendered, error) { return renderWithin(ctx, in, most) }
 
 func renderWithin(ctx context.Context, in Input, most times) ([]Rendered, error) {
-	r := &rendering{in: in, most: most, handlers: map[string]worker.Handler{}}
+	r := &rendering{in: in, most: most, handlers: map[string]worker.Handler{}, again: -1}
 	r.objects.Collect(r.handlers)
 	r.handlers[methodRendered] = worker.Handle(r.rendered)
 	for len(r.out) < len(in.Applications) {
@@ -95,9 +95,12 @@ func renderWithin(ctx context.Context, in Input, most times) ([]Rendered, error)
 		}
 		r.used = 0
 		err := in.run(ctx, job{From: len(r.out)}, r.handlers, min(most.one, left), left)
-		limited := new(worker.LimitError)
+		limited, killed := new(worker.LimitError), new(worker.KilledError)
 		switch {
 		case err == nil:
+		case errors.As(err, &killed):
+			r.used = killed.Took
+			r.killed()
 		case errors.Is(err, ErrUnavailable):
 			return nil, err
 		case errors.As(err, &limited):
@@ -119,6 +122,8 @@ type rendering struct {
 	objects  worker.Objects
 	warnings bounded.Share
 	out      []Rendered
+	// again is the application that is rendered once more, since the kernel ended its worker.
+	again int
 	// spent is the processor time of the workers before, and used that of this one.
 	spent, used time.Duration
 }
@@ -134,6 +139,18 @@ func (r *rendering) rendered(run *worker.Run, t told) (bool, error) {
 	}
 	r.out, r.used = append(r.out, one), run.Used()
 	return r.used < r.most.turn, nil
+}
+
+// killed has the application that was being rendered rendered once more, since others may have taken the memory for which the kernel ended the
+// worker. The second time it fails, alone.
+func (r *rendering) killed() {
+	i := len(r.out)
+	if r.again == i {
+		r.fail(&worker.LimitError{What: "the kernel has ended two processes that rendered it, such as for lack of memory: " + worker.KilledRemedy})
+		return
+	}
+	r.again = i
+	r.objects.Drop(strconv.Itoa(i))
 }
 
 // fail ends the application that was being rendered. What was sent of it is dropped.

@@ -43,6 +43,24 @@ type LimitError struct {
 // Error implements error.
 func (e *LimitError) Error() string { return e.What }
 
+// KilledError says that the kernel ended the worker, such as for lack of memory. It is an ErrUnavailable, since others may have taken the
+// memory.
+type KilledError struct {
+	// Took is the processor time of the worker.
+	Took time.Duration
+}
+
+// KilledRemedy is what to do where the kernel ends one worker after the other.
+const KilledRemedy = "raise the memory limit of the operator's pod, or lower --work-memory"
+
+// Error implements error.
+func (e *KilledError) Error() string {
+	return ErrUnavailable.Error() + ": the kernel has ended the process that renders it, such as for lack of memory"
+}
+
+// Unwrap makes it an ErrUnavailable.
+func (e *KilledError) Unwrap() error { return ErrUnavailable }
+
 // Pool starts workers. Its zero value runs one at a time.
 type Pool struct {
 	// Memory is what the workers share with whatever else takes memory; nil for a limit of this pool alone.
@@ -188,7 +206,7 @@ func (r *Run) verdict(state *os.ProcessState, err error) error {
 	case r.took >= r.job.TotalTime:
 		return &LimitError{What: fmt.Sprintf("rendering it takes more than %s of processor time", r.job.TotalTime)}
 	case !state.Exited():
-		return unavailable(errors.New("the kernel has ended the process that renders it, such as for lack of memory"))
+		return &KilledError{Took: r.took}
 	}
 	return fmt.Errorf("rendering it ended too early: %w", err)
 }
