@@ -19,6 +19,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/bounded"
+	"mlkeeper.dev/internal/manifest/convert"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/rendering"
@@ -124,28 +125,35 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 		Chart: chart.Name, Version: chart.Version, ValuesDigest: digest, Warnings: rendered.Warnings, Told: told,
 		revision: now, DefinitionsVersion: definitionsVersion(r.recorded, chart.Name, chart.Version), Health: rendering.HealthOf(r.spec.Observation),
 	}
+	if out.Bytes, err = out.Content.take(run.Converter, rendered); err != nil {
+		problem := r.failure(err)
+		problem.Remedy = "correct the values that the object is made of, or take another version of the chart"
+		return problem
+	}
+	out.Content.leaveOthers()
+	return nil
+}
+
+// take takes in what was rendered, converted to what the cluster serves, and returns what the content takes in memory, in bytes, about.
+func (c *Content) take(to convert.Converter, rendered helm.Rendered) (bytes int64, err error) {
 	for _, list := range []struct {
 		from []*unstructured.Unstructured
 		to   *[]*unstructured.Unstructured
 	}{
-		{rendered.Definitions, &out.Content.Definitions},
-		{rendered.Before, &out.Content.Before},
-		{rendered.Objects, &out.Content.Objects},
-		{rendered.After, &out.Content.After},
+		{rendered.Definitions, &c.Definitions},
+		{rendered.Before, &c.Before},
+		{rendered.Objects, &c.Objects},
+		{rendered.After, &c.After},
 	} {
-		objects, warnings, err := run.ConvertAll(list.from)
+		objects, warnings, err := to.ConvertAll(list.from)
 		if err != nil {
-			problem := r.failure(err)
-			problem.Remedy = "correct the values that the object is made of, or take another version of the chart"
-			return problem
+			return 0, err
 		}
 		*list.to = objects
-		out.Content.Warnings.Join(warnings)
-		out.Bytes += worker.InMemory(objects)
+		c.Warnings.Join(warnings)
+		bytes += worker.InMemory(objects)
 	}
-	out.Bytes += bounded.InMemoryOfTexts(out.Content.Warnings.Texts...) + told.size()
-	out.Content.leaveOthers()
-	return nil
+	return bytes + bounded.InMemoryOfTexts(c.Warnings.Texts...) + c.size(), nil
 }
 
 // leaveOthers takes out the hooks that are of an installation alone where this is an upgrade, and the other way round: those of an

@@ -87,15 +87,20 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 		out.Stages = append(out.Stages, stage)
 	}
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
+	out.Warnings = shorten(facts, out.Warnings)
+	return out
+}
+
+// shorten has the last of many warnings count the others, with those that were not kept.
+func shorten(facts Facts, warnings []string) []string {
 	told := bounded.Warnings{}
 	for _, part := range facts.Parts {
 		if part.Result != nil {
 			told.More += part.Result.Content.Warnings.More
 		}
 	}
-	told.Add(out.Warnings...)
-	out.Warnings = told.Lines()
-	return out
+	told.Add(warnings...)
+	return told.Lines()
 }
 
 // inputsOf tells apart the charts and values that the components were rendered from; empty while one is being rendered.
