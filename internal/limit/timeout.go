@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -10,26 +11,50 @@ import (
 // its turn, since those before it have timeouts. Where it has waited for as long as it may work, waits is called once, unless it is nil. The
 // contexts that a context is made of do not count its waits, either. Of work that goes on at once for one context, one that waits is enough.
 func WithTimeout(ctx context.Context, timeout time.Duration, waits func()) (context.Context, context.CancelFunc) {
-	t := &timed{Context: ctx, outer: timedOf(ctx), done: make(chan struct{}), left: timeout, patience: timeout, waits: waits}
-	unlink := context.AfterFunc(ctx, func() { t.end(ctx.Err()) })
-	left := func() bool { return true }
-	if t.outer != nil {
-		left = context.AfterFunc(t.outer, t.orphan)
+	t := &timed{Context: ctx, done: make(chan struct{}), left: timeout, patience: timeout, waits: waits}
+	if outer := timedOf(ctx); outer != nil {
+		t.outer = []*timed{outer}
 	}
-	t.mu.Lock()
-	t.run()
-	t.mu.Unlock()
-	return t, func() {
-		unlink()
-		left()
-		t.end(context.Canceled)
-	}
+	return t, t.begin()
 }
 
-// Like has a context count for the namespace of another one, whose timeout does not count its waits, either: it is for work that several may
-// wait for, and that goes on when the first of them has gone. From then on its waits count, so that no work piles up that nobody asks for.
-func Like(ctx, other context.Context) context.Context {
-	return context.WithValue(WithNamespace(ctx, NamespaceOf(other)), timedKey{}, timedOf(other))
+// Shared is the context of work that several callers may wait for, and that goes on when some of them have gone. While nobody waits for it, its
+// own waits count, so that no work piles up that nobody asks for.
+type Shared struct{ *timed }
+
+// NewShared returns one with a timeout as of WithTimeout, which nobody waits for yet.
+func NewShared(ctx context.Context, timeout time.Duration) (Shared, context.CancelFunc) {
+	t := &timed{Context: ctx, shared: true, done: make(chan struct{}), left: timeout}
+	return Shared{t}, t.begin()
+}
+
+// Join has a caller wait for the work until leave is called, which is called once. The timeouts of the caller do not count what the work waits
+// meanwhile.
+func (s Shared) Join(caller context.Context) (leave func()) {
+	t, one := s.timed, timedOf(caller)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.outer = append(t.outer, one)
+	if t.waiting > 0 {
+		one.pause()
+		if len(t.outer) == 1 {
+			t.stand()
+		}
+	}
+	return func() { t.leave(one) }
+}
+
+func (t *timed) leave(one *timed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.outer, one)
+	t.outer = slices.Delete(t.outer, i, i+1)
+	if t.waiting > 0 {
+		one.resume()
+		if len(t.outer) == 0 {
+			t.pass()
+		}
+	}
 }
 
 type timedKey struct{}
@@ -43,20 +68,39 @@ func timedOf(ctx context.Context) *timed {
 // timed is a context with a timeout that stands still.
 type timed struct {
 	context.Context //nolint:containedctx // it is a context itself
-	outer           *timed
 	done            chan struct{}
+	// shared says that it is that of work for those that join it.
+	shared bool
 
+	// mu is locked before that of an outer one.
 	mu  sync.Mutex
 	err error
+	// outer are the timeouts that do not count its waits, either: the one around it, or one for each caller of shared work, nil for a caller
+	// without.
+	outer []*timed
 	// left is what is left to work when since was, and timer ends that.
 	left  time.Duration
 	since time.Time
 	timer *time.Timer
-	// waiting counts what waits, which no longer stops the time once the timeout around it has ended. patience is how much longer that is before waits is called, as it was when since was.
+	// waiting counts what waits. patience is how much longer that is before waits is called, as it was when since was.
 	waiting  int
-	orphaned bool
 	patience time.Duration
 	waits    func()
+}
+
+// begin lets the time pass, and returns what ends the context.
+func (t *timed) begin() context.CancelFunc {
+	t.mu.Lock()
+	t.run()
+	t.mu.Unlock()
+	if err := t.Context.Err(); err != nil {
+		t.end(err)
+	}
+	unlink := context.AfterFunc(t.Context, func() { t.end(t.Context.Err()) })
+	return func() {
+		unlink()
+		t.end(context.Canceled)
+	}
 }
 
 // Value implements context.Context.
@@ -82,7 +126,7 @@ func (t *timed) Deadline() (time.Time, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	since := t.since
-	if t.waiting > 0 && !t.orphaned {
+	if t.stands() {
 		since = time.Now()
 	}
 	own := since.Add(t.left)
@@ -91,6 +135,9 @@ func (t *timed) Deadline() (time.Time, bool) {
 	}
 	return own, true
 }
+
+// stands says that the time stands still: something waits, and somebody waits for that.
+func (t *timed) stands() bool { return t.waiting > 0 && (!t.shared || len(t.outer) > 0) }
 
 // run lets the time pass.
 func (t *timed) run() {
@@ -101,7 +148,7 @@ func (t *timed) run() {
 // expire ends the context, unless it waits since just now.
 func (t *timed) expire() {
 	t.mu.Lock()
-	late := (t.waiting == 0 || t.orphaned) && time.Since(t.since) >= t.left
+	late := !t.stands() && time.Since(t.since) >= t.left
 	t.mu.Unlock()
 	if late {
 		t.end(context.DeadlineExceeded)
@@ -120,48 +167,63 @@ func (t *timed) end(err error) {
 	close(t.done)
 }
 
-// orphan has the time pass from now on, whatever waits.
-func (t *timed) orphan() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.orphaned || t.err != nil {
+// stand has the time stand still from now on.
+func (t *timed) stand() {
+	if t.err != nil {
 		return
 	}
-	t.orphaned = true
-	if t.waiting > 0 {
-		t.timer.Stop()
-		t.run()
+	t.timer.Stop()
+	t.left -= time.Since(t.since)
+	t.since = time.Now()
+	if t.waits != nil {
+		t.timer = time.AfterFunc(t.patience, t.waits)
 	}
 }
 
-// pause stops the time of a timeout and of those around it.
+// pass has it pass again.
+func (t *timed) pass() {
+	if t.err != nil {
+		return
+	}
+	if t.timer.Stop() {
+		t.patience -= time.Since(t.since)
+	} else {
+		t.waits = nil
+	}
+	t.run()
+}
+
+// pause has something wait, for which the time of a timeout and of those around it stands still.
 func (t *timed) pause() {
-	for ; t != nil; t = t.outer {
-		t.mu.Lock()
-		if t.waiting++; t.waiting == 1 && t.err == nil && !t.orphaned {
-			t.timer.Stop()
-			t.left -= time.Since(t.since)
-			t.since = time.Now()
-			if t.waits != nil {
-				t.timer = time.AfterFunc(t.patience, t.waits)
-			}
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting++; t.waiting == 1 {
+		if t.stands() {
+			t.stand()
 		}
-		t.mu.Unlock()
+		for _, outer := range t.outer {
+			outer.pause()
+		}
 	}
 }
 
-// resume has it pass again.
+// resume has one thing less wait.
 func (t *timed) resume() {
-	for ; t != nil; t = t.outer {
-		t.mu.Lock()
-		if t.waiting--; t.waiting == 0 && t.err == nil && !t.orphaned {
-			if t.timer.Stop() {
-				t.patience -= time.Since(t.since)
-			} else {
-				t.waits = nil
-			}
-			t.run()
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	stood := t.stands()
+	if t.waiting--; t.waiting == 0 {
+		if stood {
+			t.pass()
 		}
-		t.mu.Unlock()
+		for _, outer := range t.outer {
+			outer.resume()
+		}
 	}
 }

@@ -80,13 +80,15 @@ func TestWorkForSeveralIsLikeThatOfTheFirst(t *testing.T) {
 		l := New(1, 1)
 		l.Acquire(t.Context(), "other", 1)
 		time.AfterFunc(time.Hour, func() { l.Release("other", 1) })
-		caller, gone := WithTimeout(WithNamespace(t.Context(), "ns"), time.Minute, nil)
-		work, cancel := WithTimeout(Like(t.Context(), caller), 2*time.Minute, nil)
+		caller, gone := WithTimeout(t.Context(), time.Minute, nil)
+		work, cancel := NewShared(WithNamespace(t.Context(), "ns"), 2*time.Minute)
 		defer cancel()
+		leave := work.Join(caller)
 		time.AfterFunc(30*time.Minute, func() {
 			if deadline, _ := caller.Deadline(); caller.Err() != nil || time.Until(deadline) != time.Minute {
 				t.Errorf("its caller: %v, %s left", caller.Err(), time.Until(deadline))
 			}
+			leave()
 			gone()
 		})
 		began := time.Now()
@@ -95,6 +97,67 @@ func TestWorkForSeveralIsLikeThatOfTheFirst(t *testing.T) {
 		}
 		if got := time.Since(began); got != 32*time.Minute {
 			t.Errorf("it ended after %s", got)
+		}
+	})
+}
+
+// TestWorkForSeveralWaitsForEach has callers join while it waits, one of them without a timeout, and go before it has its turn.
+func TestWorkForSeveralWaitsForEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, told := New(1, 1), atomic.Int32{}
+		l.Acquire(t.Context(), "other", 1)
+		work, cancel := NewShared(t.Context(), 2*time.Minute)
+		defer cancel()
+		first, end := WithTimeout(t.Context(), time.Minute, nil)
+		defer end()
+		second, stop := WithTimeout(t.Context(), time.Minute, func() { told.Add(1) })
+		defer stop()
+		leaveFirst := work.Join(first)
+		time.AfterFunc(30*time.Second, func() {
+			leaveSecond := work.Join(second)
+			time.AfterFunc(10*time.Minute, leaveFirst)
+			time.AfterFunc(20*time.Minute, leaveSecond)
+		})
+		// Nobody waits for it for a minute, and then one without a timeout.
+		time.AfterFunc(21*time.Minute+30*time.Second, func() { work.Join(t.Context()) })
+		time.AfterFunc(time.Hour, func() { l.Release("other", 1) })
+		if !l.Acquire(work, "ns", 1) {
+			t.Fatalf("it was given nothing: %v", work.Err())
+		}
+		if deadline, _ := work.Deadline(); time.Until(deadline) != time.Minute {
+			t.Errorf("it has %s left", time.Until(deadline))
+		}
+		if !errors.Is(first.Err(), context.DeadlineExceeded) || !errors.Is(second.Err(), context.DeadlineExceeded) || told.Load() != 1 {
+			t.Errorf("%v, %v, and %d were told that they wait", first.Err(), second.Err(), told.Load())
+		}
+	})
+}
+
+// TestWhoGoesHasItsTimePassAgain has a caller that joins work that waits, and goes on with something else.
+func TestWhoGoesHasItsTimePassAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(1, 1)
+		l.Acquire(t.Context(), "other", 1)
+		work, cancel := NewShared(t.Context(), 2*time.Minute)
+		defer cancel()
+		caller, end := WithTimeout(t.Context(), time.Minute, nil)
+		defer end()
+		go l.Acquire(work, "ns", 1)
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		leave := work.Join(caller)
+		time.Sleep(time.Hour)
+		leave()
+		if deadline, _ := caller.Deadline(); time.Until(deadline) != 50*time.Second {
+			t.Errorf("it has %s left", time.Until(deadline))
+		}
+		time.Sleep(51 * time.Second)
+		if !errors.Is(caller.Err(), context.DeadlineExceeded) {
+			t.Errorf("it ended with %v", caller.Err())
+		}
+		// Nobody waits for the work but for ten seconds before.
+		if deadline, _ := work.Deadline(); work.Err() != nil || time.Until(deadline) != time.Minute-time.Second {
+			t.Errorf("the work: %v, %s left", work.Err(), time.Until(deadline))
 		}
 	})
 }

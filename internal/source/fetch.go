@@ -10,24 +10,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"mlkeeper.dev/internal/limit"
 )
-
-// flight is one fetch under way, which any number of callers may wait for.
-type flight struct {
-	uri  URI
-	key  string
-	auth Auth
-	// fixed refuses branches of git.
-	fixed bool
-	// verify asks for a signature; nil for none.
-	verify *Verify
-	// work is a folder for this fetch alone, removed at its end.
-	work string
-}
 
 // Fetch brings what a URI names and unpacks it, or finds that it is there already. Content that is pinned, by a digest
 // or as a commit, is asked for once; what may move is asked for every time, but is not sent or unpacked again while it
@@ -58,17 +44,16 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 func (s *Store) fetch(ctx context.Context, r Request, u URI, key string, again bool) (*Artifact, error) {
 	// Two requests for one archive with two digests are not the same: one of them fails. Nor are those of two namespaces: what a fetch takes
 	// counts for one, which may have to wait for space.
-	result := s.flights.DoChan(limit.NamespaceOf(ctx)+" "+key+" "+u.Digest, func() (any, error) {
-		return s.fly(ctx, &flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed, verify: r.verify})
-	})
+	f, leave := s.join(ctx, limit.NamespaceOf(ctx)+" "+key+" "+u.Digest, &flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed, verify: r.verify})
+	defer leave()
 	select {
 	case <-ctx.Done():
 		return s.before(ctx, r, u.tree(), key, describe(ctx.Err()).at(u.String()))
-	case got := <-result:
-		if got.Err != nil {
-			return s.before(ctx, r, u.tree(), key, describe(got.Err).at(u.String()))
+	case <-f.done:
+		if f.err != nil {
+			return s.before(ctx, r, u.tree(), key, describe(f.err).at(u.String()))
 		}
-		m := got.Val.(meta) //nolint:forcetypeassert // fly returns nothing else
+		m := f.gave
 		e := s.pin(m.ID)
 		if e == nil {
 			return nil, transient(ReasonStoreFull, "give the operator's store of sources more space",
@@ -160,42 +145,6 @@ func pinned(u URI, m meta) bool {
 		return u.tree() == m.ID
 	}
 	return u.Kind == KindOCI && u.Ref == m.Digest
-}
-
-// fly does one fetch. It runs on the store's context: the caller that began it may go while others wait. What it waits for its turn counts
-// neither against its own time nor against that of this caller.
-func (s *Store) fly(caller context.Context, f *flight) (m meta, err error) {
-	if err := s.begin(); err != nil {
-		return meta{}, err
-	}
-	defer s.running.Done()
-	// Libraries parse here what anybody may have sent; their panic must not end the operator.
-	defer func() {
-		if p := recover(); p != nil {
-			s.options.Log.Error(nil, "A fetch panicked", "uri", f.uri.String(), "stack", string(debug.Stack()))
-			err = invalid("what the server sent cannot be read")
-		}
-	}()
-	ctx, cancel := limit.WithTimeout(limit.Like(s.ctx, caller), s.options.Limits.Total, nil)
-	defer cancel()
-	ctx, room := s.withSpace(ctx)
-	defer room.end()
-	if f.work, err = os.MkdirTemp(s.options.Dir, temporary); err != nil {
-		return meta{}, diskError(err)
-	}
-	defer s.remove([]string{f.work})
-	switch f.uri.Kind {
-	case KindGit:
-		m, err = s.fetchGit(ctx, f)
-	case KindOCI:
-		m, err = s.fetchOCI(ctx, f)
-	default:
-		m, err = s.fetchArchive(ctx, f)
-	}
-	if err == nil {
-		s.remember(f.key, m)
-	}
-	return m, err
 }
 
 // fetchArchive asks for an archive or a file over HTTP, unless the server says that it is the one there is.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,6 +184,47 @@ func TestWaitingForSpaceCountsAgainstNoTimeout(t *testing.T) {
 	s.disk.Release("other", s.options.Bytes)
 	// It is no archive, so that it is read to its end and refused.
 	wantError(t, <-end, Terminal, ReasonArchiveInvalid)
+}
+
+// TestWhoJoinsAFetchWaitsForItsTurn has one caller come while the fetch of another one waits for its turn, who goes before it has it. The time of
+// none of them passes, and the fetch goes on for the one that is left.
+func TestWhoJoinsAFetchWaitsForItsTurn(t *testing.T) {
+	large := bytes.Repeat([]byte("0123456789abcdef"), (freeDisk+4<<20)/16)
+	var asked atomic.Int32
+	server := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = w.Write(large)
+	})
+	s := open(t, func(o *Options) { o.Limits.Total = 5 * time.Second })
+	if !s.disk.Acquire(t.Context(), "other", s.options.Bytes) {
+		t.Fatal("nothing is free")
+	}
+	ask := func(patience time.Duration) (waits chan bool, end chan error, leave context.CancelFunc) {
+		waits, end = make(chan bool), make(chan error, 1)
+		ctx, cancel := limit.WithTimeout(limit.WithNamespace(t.Context(), "ns"), patience, func() { close(waits) })
+		t.Cleanup(cancel)
+		go func() {
+			_, err := s.Fetch(ctx, Request{URI: server.URL + "/large"})
+			end <- err
+		}()
+		return waits, end, cancel
+	}
+	first, _, leave := ask(2 * time.Second)
+	<-first // Its fetch waits.
+	second, end, _ := ask(time.Second)
+	select {
+	case err := <-end:
+		t.Fatalf("who joined ended before the turn: %v", err)
+	case <-second: // It has waited for as long as it may take.
+	}
+	leave()
+	time.Sleep(s.options.Limits.Total + time.Second)
+	s.disk.Release("other", s.options.Bytes)
+	// It is no archive, so that it is read to its end and refused.
+	wantError(t, <-end, Terminal, ReasonArchiveInvalid)
+	if got := asked.Load(); got != 1 {
+		t.Errorf("the server was asked %d times", got)
+	}
 }
 
 // TestWhatIsInlineWaitsForSpace has an archive of a ConfigMap wait in the same way.

@@ -17,8 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"mlkeeper.dev/internal/limit"
 )
 
@@ -50,7 +48,6 @@ type Store struct {
 	// ctx ends with Close; fetches run on it rather than on a caller's, since several callers share one.
 	ctx     context.Context //nolint:containedctx // the life of the store, not of a call
 	cancel  context.CancelFunc
-	flights singleflight.Group
 	running sync.WaitGroup
 	charts  chartIndexes
 
@@ -58,6 +55,8 @@ type Store struct {
 	closed  bool
 	entries map[string]*entryState
 	sources map[string]meta
+	// flights are the fetches under way.
+	flights map[string]*flight
 	size    int64
 	// reserved is what large fetches under way have on disk.
 	reserved int64
@@ -107,7 +106,7 @@ func New(o Options) (*Store, error) {
 	s := &Store{
 		options: o, guard: newGuard(o.Allow, o.Deny), key: o.Key, disk: limit.New(o.Bytes/2, o.Bytes/2),
 		indexes: limit.New(memoryOfIndexes, memoryOfIndexes/2), lists: limit.New(o.Lists, o.Lists/2),
-		entries: map[string]*entryState{}, sources: map[string]meta{},
+		entries: map[string]*entryState{}, sources: map[string]meta{}, flights: map[string]*flight{},
 	}
 	if err := s.occupy(); err != nil {
 		return nil, fmt.Errorf("open the store of sources: %w", err)
