@@ -147,8 +147,15 @@ func pinned(u URI, m meta) bool {
 	return u.Kind == KindOCI && u.Ref == m.Digest
 }
 
-// fetchArchive asks for an archive or a file over HTTP, unless the server says that it is the one there is.
+// fetchArchive asks for an archive or a file over HTTP, unless it is the one there is, by its digest or as the server says.
 func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
+	last, e := s.known(f.key)
+	if e != nil {
+		defer s.unpin(e)
+		if pinned(f.uri, last) {
+			return last, nil
+		}
+	}
 	client, err := s.newSession(ctx, &f.uri.address, f.auth)
 	if err != nil {
 		return meta{}, err
@@ -159,12 +166,8 @@ func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
 	if err != nil {
 		return meta{}, uriError("check the URI", "the URI cannot be asked for")
 	}
-	last, e := s.known(f.key)
-	if e != nil {
-		defer s.unpin(e)
-		if last.ETag != "" && (f.uri.Digest == "" || f.uri.tree() == last.ID) {
-			r.Header.Set("If-None-Match", last.ETag)
-		}
+	if e != nil && last.ETag != "" && f.uri.Digest == "" {
+		r.Header.Set("If-None-Match", last.ETag)
 	}
 	res, err := client.Do(r)
 	if err != nil {
@@ -179,6 +182,8 @@ func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
 	case res.ContentLength > s.options.Limits.Archive:
 		return meta{}, tooLarge("the archive has %d bytes, more than %d", res.ContentLength, s.options.Limits.Archive)
 	}
+	etag := res.Header.Get("ETag")
+	spaceOf(ctx).there = s.gave(f.key, func(m meta) bool { return pinned(f.uri, m) || f.uri.Digest == "" && etag != "" && m.ETag == etag })
 	keep := s.keepArchive
 	if f.uri.Kind == KindFile {
 		keep = s.keepFile
@@ -188,7 +193,7 @@ func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
 		return meta{}, err
 	}
 	defer s.unpin(kept)
-	return meta{ID: kept.ID, Digest: kept.Digest, Revision: kept.Revision, ETag: res.Header.Get("ETag")}, nil
+	return meta{ID: kept.ID, Digest: kept.Digest, Revision: kept.Revision, ETag: etag}, nil
 }
 
 // keepArchive saves an archive, compares it with the pinned digest before anything of it is read, and unpacks it unless
@@ -264,9 +269,8 @@ func (s *Store) keep(ctx context.Context, work string, r record, stripTop bool, 
 		return nil, diskError(err)
 	}
 	r.Files, r.Skipped, r.Bytes, r.Size, r.List = len(to.files), to.skipped, to.written, to.disk(), sumOf(list)
-	// From here on it counts as a tree.
 	if room := spaceOf(ctx); room != nil {
-		room.end()
+		room.kept()
 	}
 	return s.publish(folder, r, files)
 }

@@ -17,7 +17,7 @@ type flight struct {
 	fixed bool
 	// verify asks for a signature; nil for none.
 	verify *Verify
-	// work is a folder for this fetch alone, removed at its end.
+	// work is a folder for this attempt alone, removed at its end.
 	work string
 
 	// time is what it runs on, and done is closed at its end, when gave is what it brought.
@@ -66,20 +66,28 @@ func (s *Store) fly(ctx context.Context, f *flight) (m meta, err error) {
 	}()
 	ctx, room := s.withSpace(ctx)
 	defer room.end()
+	if m, err = s.bring(ctx, f); err != nil && ctx.Err() == nil && room.again(err) {
+		m, err = s.bring(ctx, f)
+	}
+	if err == nil {
+		s.remember(f.key, m)
+	}
+	return m, err
+}
+
+// bring asks for what a fetch is for.
+func (s *Store) bring(ctx context.Context, f *flight) (meta, error) {
+	var err error
 	if f.work, err = os.MkdirTemp(s.options.Dir, temporary); err != nil {
 		return meta{}, diskError(err)
 	}
 	defer s.remove([]string{f.work})
 	switch f.uri.Kind {
 	case KindGit:
-		m, err = s.fetchGit(ctx, f)
+		return s.fetchGit(ctx, f)
 	case KindOCI:
-		m, err = s.fetchOCI(ctx, f)
+		return s.fetchOCI(ctx, f)
 	default:
-		m, err = s.fetchArchive(ctx, f)
+		return s.fetchArchive(ctx, f)
 	}
-	if err == nil {
-		s.remember(f.key, m)
-	}
-	return m, err
 }

@@ -92,6 +92,7 @@ func (s *Store) clone(ctx context.Context, f *flight, server uploadPack, failure
 		s.unpin(e)
 		return meta{ID: id, Digest: r.Digest, Revision: name + "@" + r.Digest}, nil
 	}
+	spaceOf(ctx).there = func() bool { return s.has(id) }
 	p, err := newPack(filepath.Join(f.work, "objects"), s.options.Limits)
 	if err != nil {
 		return meta{}, err

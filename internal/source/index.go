@@ -65,6 +65,18 @@ func (s *Store) known(key string) (meta, *entryState) {
 	return m, s.pinLocked(m.ID)
 }
 
+// gave says, each time that it is asked, whether a source gave something that fits, which is still there.
+func (s *Store) gave(key string, fits func(meta) bool) func() bool {
+	return func() bool {
+		m, e := s.known(key)
+		if e == nil {
+			return false
+		}
+		s.unpin(e)
+		return fits(m)
+	}
+}
+
 // remember records what a source gave.
 func (s *Store) remember(key string, m meta) {
 	if len(m.ETag) > maxETag || strings.ContainsFunc(m.ETag, func(r rune) bool { return r < ' ' || r > '~' }) {

@@ -54,12 +54,16 @@ func (s *Store) fetchOCI(ctx context.Context, f *flight) (meta, error) {
 	if err != nil {
 		return meta{}, failure(err)
 	}
+	same := func(m meta) bool {
+		return m.Digest == found.Digest.String() && (f.uri.Digest == "" || f.uri.Digest == m.ID)
+	}
 	if m, e := s.known(f.key); e != nil {
 		s.unpin(e)
-		if m.Digest == found.Digest.String() && (f.uri.Digest == "" || f.uri.Digest == m.ID) {
+		if same(m) {
 			return m, nil
 		}
 	}
+	spaceOf(ctx).there = s.gave(f.key, same)
 	if f.verify != nil {
 		if err := verifySigned(ctx, repository, found, f.verify, failure); err != nil {
 			return meta{}, err

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -26,6 +27,10 @@ type space struct {
 	taken, reserved int64
 	// granted says that it has its turn.
 	granted bool
+	// there says whether the store has by now what the fetch is for, since others fetch as well while this one waits for its turn; nil where
+	// that is not known. found says that it had.
+	there func() bool
+	found bool
 }
 
 type spaceKey struct{}
@@ -56,6 +61,9 @@ func (p *space) take(ctx context.Context, n int64) error {
 			return transient(ReasonStoreFull, "", "other fetches leave no space on the disk: it waits for them")
 		}
 		p.granted = true
+		if p.found = p.there != nil && p.there(); p.found {
+			return transient(ReasonStoreFull, "", "another fetch has brought it meanwhile")
+		}
 	}
 	for p.taken > p.reserved {
 		if err := p.store.reserve(diskStep); err != nil {
@@ -66,10 +74,27 @@ func (p *space) take(ctx context.Context, n int64) error {
 	return nil
 }
 
-// end returns the space.
-func (p *space) end() {
+// again says that a fetch that failed is to begin again with the turn that it has, for which it would have to wait once more later: what it is for
+// was found, or its connection broke, as it does where it stood idle for long.
+func (p *space) again(err error) bool {
+	failed := new(Error)
+	if !p.granted || !errors.As(err, &failed) || !p.found && failed.Reason != ReasonUnreachable {
+		return false
+	}
+	p.taken = 0
+	return true
+}
+
+// kept returns the room for what has become a tree, which counts for itself from then on. The turn ends with the fetch: who is next is to find
+// the tree.
+func (p *space) kept() {
 	p.store.unreserve(p.reserved)
 	p.reserved = 0
+}
+
+// end returns the space.
+func (p *space) end() {
+	p.kept()
 	if p.granted {
 		p.store.disk.Release(p.namespace, p.most)
 		p.granted = false

@@ -274,6 +274,13 @@ func (s *Store) unpin(e *entryState) {
 	e.pins--
 }
 
+// has says whether there is an entry.
+func (s *Store) has(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[id] != nil
+}
+
 // publish makes a finished folder, which holds the tree, an entry, and pins it. If the entry is there already, that one
 // stays. The folder appears in one step; it is not flushed to the disk, since a crash may cost an entry but never damages
 // one unnoticed.
