@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	testclock "k8s.io/utils/clock/testing"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -175,4 +176,58 @@ func TestWhatHooksNeedIsRecordedAsDone(t *testing.T) {
 	if !p.entries[key].Completed {
 		t.Errorf("the inventory has %+v", p.entries)
 	}
+}
+
+// TestAHookWhoseManifestChangesWithinItsRunIsDeletedOnce has one that is to be deleted once it has completed, of which a certificate that is renewed
+// changes the manifest. It is recorded as done as it is declared now, so that its deletion is not followed by another run.
+func TestAHookWhoseManifestChangesWithinItsRunIsDeletedOnce(t *testing.T) {
+	for name, deletes := range map[string]bool{"it is deleted": true, "it stays": false} {
+		t.Run(name, func(t *testing.T) {
+			in, p := runOf("one", deletes)
+			s := &stacks[*keeper.Inventory, any]{Engine: &Engine{}}
+			item := &in.Stages[0].Items[0]
+			s.orderSteps(p, in, 0)
+			a := decide.Decide(in)[0]
+			if want := map[bool]decide.Verb{true: decide.Delete, false: decide.Leave}[deletes]; a.Verb != want || a.Reason != decide.ReasonCompleted {
+				t.Fatalf("it is decided to %s, since %s", a.Verb, a.Reason)
+			}
+			e, found := p.entries[item.Key]
+			if !deletes {
+				if found {
+					t.Errorf("the inventory has %+v", e)
+				}
+				return
+			}
+			// A manager that starts knows no more than the inventory.
+			item.Known, item.Observed = &e, nil
+			if a := decide.Decide(in)[0]; a.Verb != decide.Leave {
+				t.Errorf("once it is gone, it is decided to %s, since %s", a.Verb, a.Reason)
+			}
+			// Another revision runs it.
+			item.Digest = "of another revision"
+			if a := decide.Decide(in)[0]; a.Verb != decide.Create {
+				t.Errorf("for another revision it is decided to %s", a.Verb)
+			}
+		})
+	}
+}
+
+// runOf is a hook that has completed for a run, and is declared otherwise for the same one.
+func runOf(run string, deletes bool) (decide.Input, *reconciliation[*keeper.Inventory, any]) {
+	key := plan.Key{GroupKind: batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(), Namespace: "ns", Name: "hook"}
+	desired := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job"}}
+	desired.SetAnnotations(map[string]string{keeper.RunAnnotation: run})
+	seen := &observe.Object{Key: key, Completed: true}
+	seen.UID, seen.Labels = "u", map[string]string{keeper.ControllerLabel: ""}
+	seen.Annotations = map[string]string{
+		keeper.AppliedHashAnnotation: "old", keeper.RunAnnotation: run, keeper.OwnerAnnotation: (plan.Stack{}).ID(),
+	}
+	item := decide.Item{
+		Stamped:  plan.Stamped{Object: plan.Object{Hook: true, DeleteCompleted: deletes, Desired: desired}, Key: key, Digest: "new"},
+		Observed: seen, Served: true, Synced: true, Known: &keeper.InventoryEntry{UID: "u", AppliedHash: "old", Completed: true},
+	}
+	p := &reconciliation[*keeper.Inventory, any]{
+		state: &reconcileState{}, plan: plan.Plan{Stages: []plan.Stage{{Name: "s"}}}, entries: map[plan.Key]keeper.InventoryEntry{},
+	}
+	return decide.Input{Stages: []decide.Stage{{Name: "s", Items: []decide.Item{item}}}}, p
 }

@@ -182,6 +182,9 @@ func (i Item) ran() bool {
 		(i.Observed.Completed || i.Known != nil && i.Known.Completed && i.Known.UID == i.Observed.UID)
 }
 
+// ranBefore says that a hook has run to its end for what it is to run for, as it was declared before.
+func (i Item) ranBefore() bool { return i.ran() && i.Observed.AppliedHash() != i.Digest }
+
 // completed says that a hook has run to its end as it is declared now.
 func (i Item) completed() bool {
 	return i.done() || i.ran() || i.Observed != nil && i.Observed.AppliedHash() == i.Digest &&
@@ -255,7 +258,7 @@ func (a *Action) ordered(item Item) {
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Ordered
 	case changed && item.Hook && item.Observed.Annotations[keeper.RunAnnotation] != item.Desired.GetAnnotations()[keeper.RunAnnotation]:
 		a.Verb, a.ResourceVersion = Delete, item.Observed.ResourceVersion
-	case a.Verb == Leave && item.DeleteCompleted && item.Known.Completed:
+	case item.DeleteCompleted && item.applied() && item.Known.Completed && (a.Verb == Leave || item.ranBefore()):
 		a.Verb, a.Reason, a.ResourceVersion = Delete, ReasonCompleted, item.Observed.ResourceVersion
 	}
 }

@@ -108,6 +108,10 @@ func TestJudge(t *testing.T) {
 			}, Leave, ReasonCompleted,
 		},
 		{
+			"a hook that has completed for the same run, and is recorded so", hook,
+			func(i *Item, th *thing) { th.digest, th.run, i.Known.Completed = "old", "two", true }, Delete, ReasonCompleted,
+		},
+		{
 			"a hook that has completed for another run", hook,
 			func(i *Item, th *thing) {
 				th.digest, i.Known.AppliedHash, th.run, th.completed = "old", "old", "one", true

@@ -130,12 +130,20 @@ func Steps(in Input, items []*Item) map[int]Before {
 }
 
 // Spend records of the objects that were made for the hooks of a stage alone whether all of these have completed, and returns those of which
-// that is new.
+// that is new. A hook that is deleted once it has completed is recorded as done as it is declared now, since its deletion is not to be followed by
+// another run.
 func Spend(stage Stage) []Item {
 	spent := !slices.ContainsFunc(stage.Items, func(i Item) bool { return i.Hook && !i.completed() })
 	var out []Item
 	for _, item := range stage.Items {
-		if item.Hook || !item.DeleteCompleted || item.Known == nil {
+		if !item.DeleteCompleted || item.Known == nil {
+			continue
+		}
+		if item.Hook {
+			if item.ranBefore() && item.Known.UID == item.Observed.UID && !item.applied() {
+				item.Known.AppliedHash, item.Known.Completed = item.Digest, true
+				out = append(out, item)
+			}
 			continue
 		}
 		made := item.applied() && item.Observed != nil && item.Observed.UID == item.Known.UID && item.Observed.AppliedHash() == item.Digest
