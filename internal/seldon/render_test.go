@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,6 +85,25 @@ func TestAPolicyIsReadAsHelmReadsIt(t *testing.T) {
 		if got := b.objects([]*unstructured.Unstructured{u})[0].Retain; got != kept {
 			t.Errorf("%q: retained is %t", policy, got)
 		}
+	}
+}
+
+// TestAHookIsMadeAgainWhateverIsRetained: no field of the pods of a Job can be changed, and Helm deletes a hook by its own policy, whatever its
+// helm.sh/resource-policy says (pkg/action/hooks.go, deleteHookByPolicy, and resource_policy.go, which is for the other manifests).
+func TestAHookIsMadeAgainWhateverIsRetained(t *testing.T) {
+	for kind, want := range map[string]plan.Immutable{"batch/v1 Job": plan.ImmutableRecreate, "v1 Pod": plan.ImmutableRecreate, "v1 Secret": plan.ImmutableByKind} {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		version, name, _ := strings.Cut(kind, " ")
+		u.SetAPIVersion(version)
+		u.SetKind(name)
+		u.SetName("one")
+		u.SetAnnotations(map[string]string{"helm.sh/hook": "pre-install", "helm.sh/resource-policy": "keep"})
+		b := builder{cr: &v1alpha1.SeldonOperator{}, part: Part{Result: &Result{}}, seen: map[plan.Key]bool{}}
+		b.hooks([]*unstructured.Unstructured{u}, 0, func(o plan.Object, _ int) {
+			if o.OnImmutable != want || !o.Retain {
+				t.Errorf("%s: %q, retained: %t", kind, o.OnImmutable, o.Retain)
+			}
+		})
 	}
 }
 
