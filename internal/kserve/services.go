@@ -19,6 +19,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/bounded"
+	"mlkeeper.dev/internal/objectmeta"
 )
 
 // gvkService is the kind that payloads hold.
@@ -150,6 +151,9 @@ func (e entity) service(field string) (*unstructured.Unstructured, error) {
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 		return nil, invalid(field+"namespace", namespace, problems[0], "choose a namespace that Kubernetes takes")
+	}
+	if err := objectmeta.Check(object); err != nil {
+		return nil, invalid(field+"payload", "", "its "+err.Error(), "correct the payload")
 	}
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	out.SetGroupVersionKind(gvkService)

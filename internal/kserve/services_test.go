@@ -127,6 +127,8 @@ func TestRefusedProperties(t *testing.T) {
 		"no namespace":       {list(declared("sklearn-iris", "", strings.Replace(iris, `,"namespace":"kserve-test"`, "", 1))), []string{"namespace", "none"}},
 		"another kind":       {list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, "InferenceService", "ClusterRoleBinding", 1))), []string{"payload", "ClusterRoleBinding"}},
 		"another group":      {list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, "serving.kserve.io", "apps", 1))), []string{"payload", "apps/v1beta1"}},
+		"a label of 1":       {list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, `"metadata":{`, `"metadata":{"labels":{"a":"b","x":1},`, 1))), []string{"payload", "metadata.labels.x is a number: write it in quotes"}},
+		"annotated true":     {list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, `"metadata":{`, `"metadata":{"annotations":{"sidecar.istio.io/userVolume":"[]","x":true},`, 1))), []string{"payload", "metadata.annotations.x is a boolean"}},
 		"no payload":         {list(declared("sklearn-iris", "kserve-test", "")), []string{"payload"}},
 		"neither of the two": {list(declared("sklearn-iris", "kserve-test", "{a")), []string{"payload", "neither JSON nor YAML"}},
 		"twice the same":     {list(declared("sklearn-iris", "kserve-test", iris), declared("sklearn-iris", "kserve-test", iris)), []string{"kserveInferenceEntities[1].name", "kserveInferenceEntities[0]"}},

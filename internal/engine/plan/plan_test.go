@@ -84,6 +84,20 @@ func TestStampMarks(t *testing.T) {
 	}
 }
 
+// TestStampRefusesWhatIsNoText: what it adds must not be all that is left of the labels and annotations.
+func TestStampRefusesWhatIsNoText(t *testing.T) {
+	for _, field := range []string{"labels", "annotations"} {
+		u := configMap()
+		if err := unstructured.SetNestedMap(u.Object, map[string]any{"a": "b", "x": int64(1)}, "metadata", field); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Stamp(digest.Key{}, Object{Desired: u}, stack, owner, 0)
+		if err == nil || !strings.Contains(err.Error(), "metadata."+field+".x is a number") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
 // annotated is an object with the annotation against pruning.
 func annotated(value string) *unstructured.Unstructured {
 	u := configMap()

@@ -15,6 +15,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/digest"
+	"mlkeeper.dev/internal/objectmeta"
 )
 
 // Stack identifies the custom resource that a set of children belongs to.
@@ -91,7 +92,11 @@ type Stamped struct {
 // The digest of a Secret is keyed: inventories have it, too, which more people may read than Secrets.
 // blockOwnerDeletion is never set (invariant 2), and what must be retained after its custom resource, which is what is retained or orphaned, and
 // every Namespace and CustomResourceDefinition, gets no owner reference (invariant 5).
+// Labels or annotations that are no texts are an error: the marks would be all that is left of them. Whoever renders refuses them before.
 func Stamp(key digest.Key, o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
+	if err := objectmeta.Check(o.Desired.Object); err != nil {
+		return Stamped{}, fmt.Errorf("%s: %w", o.Key(), err)
+	}
 	u := &unstructured.Unstructured{Object: maps.Clone(o.Desired.Object)}
 	delete(u.Object, "status")
 	if metadata, ok := u.Object["metadata"].(map[string]any); ok {

@@ -22,9 +22,10 @@ const (
 const succeeded = "hook-succeeded"
 
 // events are those of a hook, or the values of another of its annotations.
-func events(u *unstructured.Unstructured, annotation string) []string {
+func events(u *unstructured.Unstructured, of string) []string {
 	var out []string
-	for event := range strings.SplitSeq(u.GetAnnotations()[annotation], ",") {
+	text, _ := annotation(u, of)
+	for event := range strings.SplitSeq(text, ",") {
 		out = append(out, strings.ToLower(strings.TrimSpace(event)))
 	}
 	return out
@@ -57,8 +58,9 @@ func Weight(u *unstructured.Unstructured) int {
 	return weight
 }
 
-// hook sorts a hook by its events. Tests are left to helm test, and what Helm would run at a deletion or a rollback alone is left out.
-func (d *decoder) hook(u *unstructured.Unstructured) {
+// hook is the list that a hook belongs to by its events; nil for none. Tests are left to helm test, and what Helm would run at a deletion or a
+// rollback alone is left out.
+func (d *decoder) hook(u *unstructured.Unstructured) *[]*unstructured.Unstructured {
 	of, other := "-install", "-upgrade"
 	if d.in.Upgrade {
 		of, other = other, of
@@ -75,17 +77,17 @@ func (d *decoder) hook(u *unstructured.Unstructured) {
 		{"post" + other, &d.out.After},
 	} {
 		if slices.Contains(has, side.event) {
-			*side.to = append(*side.to, u)
-			return
+			return side.to
 		}
 	}
 	if slices.ContainsFunc(has, func(event string) bool { return event == "test" || event == "test-success" || event == "test-failure" }) {
-		return
+		return nil
 	}
 	// What is none of Helm's events may be any value of the chart, such as a secret one.
 	known := slices.DeleteFunc(has, func(event string) bool { return !slices.Contains(leftOut, event) })
 	d.out.Warnings.Add(fmt.Sprintf("%s %s is left out: it is a hook of %s, which MLKeeper has not",
 		u.GetKind(), u.GetName(), cmp.Or(strings.Join(known, ","), "an event that Helm does not know")))
+	return nil
 }
 
 // leftOut are the events of Helm whose hooks are not run.

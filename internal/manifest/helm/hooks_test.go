@@ -93,3 +93,28 @@ func TestWhichHooksAreDeletedWhenTheyHaveCompleted(t *testing.T) {
 		}
 	}
 }
+
+// TestLabelsAndAnnotationsAreTexts: beside a number or a boolean, neither a hook nor what is kept would be seen as what it is. Helm refuses
+// the object when it makes it, and what it never makes it takes.
+func TestLabelsAndAnnotationsAreTexts(t *testing.T) {
+	for metadata, want := range map[string]string{
+		"annotations: {helm.sh/resource-policy: keep, x: true}":              "metadata.annotations.x is a boolean: write it in quotes",
+		"labels: {app.kubernetes.io/managed-by: Helm, rev: 1}":               "metadata.labels.rev is a number: write it in quotes",
+		"annotations: {helm.sh/hook: pre-install, helm.sh/hook-weight: -5}":  "metadata.annotations.helm.sh/hook-weight is a number: write it in quotes",
+		"annotations: {helm.sh/hook: post-upgrade, helm.sh/hook-weight: -5}": "metadata.annotations.helm.sh/hook-weight is a number: write it in quotes",
+		"annotations: {helm.sh/hook: test, helm.sh/hook-weight: -5}":         "",
+		"annotations: {helm.sh/hook: pre-delete, helm.sh/hook-weight: -5}":   "",
+	} {
+		files := "-- templates/a.yaml --\n{apiVersion: v1, kind: Pod, metadata: {name: a, " + metadata + "}}\n"
+		out, err := Render(t.Context(), input(chartOf(t, files), nil))
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != "chart small: small/templates/a.yaml: Pod a: "+want+" in its template or its values") {
+			t.Errorf("%s: %v", metadata, err)
+		}
+		if made := names(slices.Concat(out.Before, out.Objects, out.After)); made != "" {
+			t.Errorf("%s: makes %s", metadata, made)
+		}
+		if strings.Contains(metadata, "pre-delete") && !slices.Contains(out.Warnings, "Pod a is left out: it is a hook of pre-delete, which MLKeeper has not") {
+			t.Errorf("warnings %q", out.Warnings)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mlkeeper.dev/internal/manifest/bounded"
+	"mlkeeper.dev/internal/objectmeta"
 )
 
 // maxObjects, maxOutput and maxValues bound what one chart renders; maxOutput is in bytes, and maxValues counts every value of
@@ -102,17 +103,31 @@ func (d *decoder) object(file string, content map[string]any, definitions bool) 
 		return fmt.Errorf("chart %s renders objects of more than %d values: split it", d.in.Chart.Name, maxValues)
 	}
 	unstructured.RemoveNestedField(u.Object, "status")
-	relabel(u)
-	_, isHook := u.GetAnnotations()[hookAnnotation]
-	switch {
+	to := &d.out.Objects
+	switch _, isHook := annotation(u, hookAnnotation); {
 	case definitions:
-		d.out.Definitions = append(d.out.Definitions, u)
+		to = &d.out.Definitions
 	case isHook:
-		d.hook(u)
-	default:
-		d.out.Objects = append(d.out.Objects, u)
+		if to = d.hook(u); to == nil {
+			return nil
+		}
 	}
+	if err := objectmeta.Check(u.Object); err != nil {
+		return fmt.Errorf("chart %s: %s: %s %s: %w in its template or its values", d.in.Chart.Name, file, u.GetKind(), u.GetName(), err)
+	}
+	relabel(u)
+	*to = append(*to, u)
 	return nil
+}
+
+// annotation is the text of an annotation. That another one is a number, which Helm makes a text of where it looks for hooks
+// (pkg/release/v1/util, SimpleHead), does not hide it.
+func annotation(u *unstructured.Unstructured, name string) (text string, found bool) {
+	metadata, _ := u.Object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	value, found := annotations[name]
+	text, _ = value.(string)
+	return text, found
 }
 
 // managedBy is the label that says who keeps an object; templates write Helm there.

@@ -230,6 +230,31 @@ func TestObjectsHaveAnIdentity(t *testing.T) {
 	}
 }
 
+// TestLabelsAndAnnotationsAreTexts: of a Namespace with a label that is a number, the level that it enforces would be dropped without a word.
+func TestLabelsAndAnnotationsAreTexts(t *testing.T) {
+	for metadata, want := range map[string]string{
+		"{name: a, labels: {pod-security.kubernetes.io/enforce: restricted, rev: 1}}": "Namespace a: metadata.labels.rev is a number: write it in quotes",
+		"{name: a, labels: {a: b, x: true}}":                                          "Namespace a: metadata.labels.x is a boolean: write it in quotes",
+		// kustomize makes texts of annotations itself.
+		"{name: a, labels: {rev: '1', '${NUMBER}': '${NUMBER}'}, annotations: {a: b, x: true}}": "",
+	} {
+		for what, common := range map[string]map[string]string{"as they are": nil, "with others": {"team": "a"}} {
+			in := input("-- app/kustomization.yaml --\nresources: [a.yaml]\n-- app/a.yaml --\n{apiVersion: v1, kind: Namespace, metadata: "+metadata+"}",
+				func(a *Application) {
+					a.Substitute, a.Labels, a.Annotations = map[string]string{"NUMBER": "2026"}, common, common
+				})
+			in.Rendering = Kustomize
+			r := rendered(t, in)
+			if want == "" && r.Err != nil || want != "" && (r.Err == nil || !strings.Contains(r.Err.Error(), want)) {
+				t.Errorf("%s, %s: %v", metadata, what, r.Err)
+			}
+			if want == "" && (r.Objects[0].GetLabels()["2026"] != "2026" || r.Objects[0].GetAnnotations()["x"] != "true") {
+				t.Errorf("%s: %v", what, r.Objects[0].Object)
+			}
+		}
+	}
+}
+
 // TestErrorsAndWarningsAreBounded has paths and names without end in them: both are kept as long as the objects are.
 func TestErrorsAndWarningsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"mlkeeper.dev/internal/manifest/bounded"
+	"mlkeeper.dev/internal/objectmeta"
 )
 
 // stacksApplication is the application whose name switches a KfDef to kfctl's second mode.
@@ -89,8 +90,9 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 	return objects, append(p.warnings, w.warnings...), err
 }
 
-// checkIdentity refuses an object that cannot be found again by its kind, namespace and name, and that no Inventory could have in its list.
-// YAML and variables may make a number of each, which kustomize lets pass and the API server does not.
+// checkIdentity refuses an object that cannot be found again by its kind, namespace and name, and that no Inventory could have in its list,
+// and one whose labels or annotations are no texts. YAML and variables may make a number of each, which kustomize lets pass and the API
+// server does not.
 func checkIdentity(o *unstructured.Unstructured) error {
 	metadata, _ := o.Object["metadata"].(map[string]any)
 	for _, field := range []struct {
@@ -113,7 +115,7 @@ func checkIdentity(o *unstructured.Unstructured) error {
 				"where a variable makes it", field.name, field.most)
 		}
 	}
-	return nil
+	return objectmeta.Check(o.Object)
 }
 
 // prepare generates what the rendering needs beside the files of an application.

@@ -109,12 +109,14 @@ func newConversion(result *Result, u *unstructured.Unstructured, options Options
 	c := &conversion{result: result, options: options, object: nameOf(u), left: rest{u.DeepCopy().Object}, out: &v1alpha1.Tfserv{}}
 	c.out.APIVersion, c.out.Kind = v1alpha1.GroupVersion.String(), "Tfserv"
 	c.out.Name, c.out.Namespace = u.GetName()+options.Suffix, u.GetNamespace()
-	c.out.Labels = u.GetLabels()
+	if labels, ok := decode[map[string]string](c, "metadata", "labels"); ok && len(*labels) > 0 {
+		c.out.Labels = *labels
+	}
 	c.left.drop("apiVersion")
 	c.left.drop("kind")
 	c.left.drop("status")
 	for _, field := range []string{
-		"name", "namespace", "labels", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "generateName",
+		"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "generateName",
 	} {
 		c.left.drop("metadata", field)
 	}

@@ -187,6 +187,15 @@ func TestHostileInputEndsInAMessage(t *testing.T) {
 	}
 }
 
+// TestALabelThatIsNoText: the others must not be dropped for it without a word.
+func TestALabelThatIsNoText(t *testing.T) {
+	all := objects(t, service)
+	all[0].Object["metadata"].(map[string]any)["labels"] = map[string]any{"team": "a", "rev": int64(1)} //nolint:forcetypeassert // the test's own
+	if r := Convert(all, Options{}); len(r.Tfservs) > 0 || len(r.Errors) != 1 || r.Errors[0].Field != "metadata.labels" {
+		t.Errorf("%d Tfservs, %v", len(r.Tfservs), r.Errors)
+	}
+}
+
 // paths are those of every field and item below a value, but for those of the top.
 func paths(value any, at []string) (out [][]string) {
 	if len(at) > 1 {
