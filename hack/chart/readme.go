@@ -37,8 +37,8 @@ with Helm 4.
 
 The CustomResourceDefinitions are templates, so that an upgrade brings new ones, and stay when the release is uninstalled, since every custom
 resource would go with them. The ClusterRole ` + "`mlkeeper-trustyai-proxy`" + ` stays as well, since the proxies of Secured TrustyAIServices are bound to
-it. Where ` + "`make install`" + ` or ` + "`kubectl apply`" + ` made the definitions before, add
-` + "`--take-ownership --force-conflicts`" + ` once, and also where an original operator did. A definition whose versions that operator converts
+it. To install the chart again under another name or in another namespace, add ` + "`--take-ownership`" + `. Where ` + "`make install`" + ` or ` + "`kubectl apply`" + ` made
+the definitions before, add ` + "`--take-ownership --force-conflicts`" + ` once, and also where an original operator did. A definition whose versions that operator converts
 with a webhook is refused with the command that adopts it, since Helm cannot change the conversion and the schemas together.
 
 | value | type | default | meaning |

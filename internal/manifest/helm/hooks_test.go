@@ -113,8 +113,8 @@ func TestLabelsAndAnnotationsAreTexts(t *testing.T) {
 		if made := names(slices.Concat(out.Before, out.Objects, out.After)); made != "" {
 			t.Errorf("%s: makes %s", metadata, made)
 		}
-		if strings.Contains(metadata, "pre-delete") && !slices.Contains(out.Warnings, "Pod a is left out: it is a hook of pre-delete, which MLKeeper has not") {
-			t.Errorf("warnings %q", out.Warnings)
+		if strings.Contains(metadata, "pre-delete") && !slices.Contains(out.Warnings.Texts, "Pod a is left out: it is a hook of pre-delete, which MLKeeper has not") {
+			t.Errorf("warnings %q", out.Warnings.Texts)
 		}
 	}
 }
