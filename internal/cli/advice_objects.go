@@ -25,5 +25,7 @@ var objectAdvice = map[string]string{
 	"NotServed":                  "Install the CustomResourceDefinition of the kind again.",
 	"Deleting":                   "Wait, or look at the finalizers of the object: the controller that set one has to remove it.",
 	"NotObserved":                "Check that the controller of the kind runs; it has not observed the object yet.",
+	"ExpressionsCostTooMuch": "Write cheaper healthCheckExprs, or for fewer kinds: their cost for one custom resource is bounded, and the rest " +
+		"is evaluated ten seconds later.",
 	"Malformed":                  "Look at the object: its status does not fit its API.",
 }

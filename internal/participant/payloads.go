@@ -219,7 +219,7 @@ func (k *knownSecrets) all() []string {
 // loadSecrets reads the Secrets of the participant, and returns what reads them.
 func (s Store) loadSecrets(ctx context.Context) (func(of string) record.Fetch, error) {
 	list := &corev1.SecretList{}
-	err := s.Reader.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels{record.PayloadLabel: "true"})
+	err := s.Reader.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels{keeper.PayloadLabel: "true"})
 	if err != nil {
 		return nil, fmt.Errorf("read the Secrets with payloads: %w", err)
 	}

@@ -28,7 +28,7 @@ import (
 func (s *site) secrets() []corev1.Secret {
 	s.t.Helper()
 	list := &corev1.SecretList{}
-	s.must(s.c.Client.List(context.Background(), list, client.InNamespace(cluster.OperatorNamespace), client.HasLabels{record.PayloadLabel}))
+	s.must(s.c.Client.List(context.Background(), list, client.InNamespace(cluster.OperatorNamespace), client.HasLabels{keeper.PayloadLabel}))
 	return slices.DeleteFunc(list.Items, func(one corev1.Secret) bool {
 		participant, _ := record.PayloadMarks(&one)
 		return participant != s.runtime.Participant
@@ -192,7 +192,7 @@ func TestPayloadsOfEarlierReleases(t *testing.T) {
 	e := s.element(id)
 	e.Spec.Content.Payload, e.Spec.Content.Properties = nil, &runtime.RawExtension{Raw: text}
 	s.must(s.c.Client.Update(context.Background(), e))
-	s.must(s.c.Client.DeleteAllOf(context.Background(), &corev1.Secret{}, client.InNamespace(cluster.OperatorNamespace), client.HasLabels{record.PayloadLabel}))
+	s.must(s.c.Client.DeleteAllOf(context.Background(), &corev1.Secret{}, client.InNamespace(cluster.OperatorNamespace), client.HasLabels{keeper.PayloadLabel}))
 	definition := &keeper.CompositionDefinition{}
 	s.must(s.c.Client.Get(context.Background(), client.ObjectKey{Name: i.Composition.ID}, definition))
 	definition.Spec.Payload, definition.Spec.Elements[0].Properties = nil, &runtime.RawExtension{Raw: []byte(`{"shared":"` + mark + `"}`)}

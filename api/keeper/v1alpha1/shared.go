@@ -38,6 +38,8 @@ const (
 	OwnerAnnotation = "keeper.mlkeeper.dev/owner"
 	// AppliedHashAnnotation carries the digest of the rendered child that was applied last.
 	AppliedHashAnnotation = "keeper.mlkeeper.dev/applied-hash"
+	// PayloadLabel marks the Secrets of the operator's namespace with what an ACM runtime has ordered.
+	PayloadLabel = "keeper.mlkeeper.dev/payload"
 	// PruneAnnotation, with the value PruneDisabled, keeps a child when the plan no longer has it. Where it is declared, the child is retained
 	// after its custom resource, too.
 	PruneAnnotation = "keeper.mlkeeper.dev/prune"

@@ -14,10 +14,10 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 )
 
-// The marks of a Secret with a payload. Its type tells administrators what it is; the label selects all of them.
+// PayloadType is the type of a Secret with a payload, which tells administrators what it is. Its label is keeper.PayloadLabel.
+const PayloadType corev1.SecretType = "keeper.mlkeeper.dev/payload"
+
 const (
-	PayloadType  corev1.SecretType = "keeper.mlkeeper.dev/payload"
-	PayloadLabel string            = "keeper.mlkeeper.dev/payload"
 	// payloadKey is the key of the data, which is JSON in gzip.
 	payloadKey = "payload.json.gz"
 	// participantAnnotation has the participant, ofAnnotation the kind and the name of the custom resource that a payload is of.
@@ -46,7 +46,7 @@ func PayloadSecret(ref keeper.PayloadReference, of, participant string, payload 
 	immutable := true
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: ref.Namespace, Name: ref.Name, Labels: map[string]string{PayloadLabel: "true"},
+			Namespace: ref.Namespace, Name: ref.Name, Labels: map[string]string{keeper.PayloadLabel: "true"},
 			Annotations: map[string]string{participantAnnotation: participant, ofAnnotation: of},
 		},
 		Type: PayloadType, Immutable: &immutable, Data: map[string][]byte{payloadKey: packed.Bytes()},
