@@ -1,8 +1,10 @@
 package kustomize
 
 import (
+	"errors"
 	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 )
@@ -90,6 +92,51 @@ func TestDetectKeepsRealKfDefs(t *testing.T) {
 	for _, in := range []Input{kubeflow(t), openDataHub(t)} {
 		if got, why, err := Detect(t.Context(), in); got != Kfctl || err != nil {
 			t.Errorf("%s: %q, since %s (error %v)", in.Name, got, why, err)
+		}
+	}
+}
+
+// broken is a repository on a disk that fails at one of its files or folders.
+type broken struct {
+	fstest.MapFS
+	at string
+}
+
+func (b broken) Open(name string) (fs.File, error) {
+	if name == b.at {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EIO}
+	}
+	return b.MapFS.Open(name)
+}
+
+func (b broken) ReadDir(name string) ([]fs.DirEntry, error) {
+	if name == b.at {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EIO}
+	}
+	return b.MapFS.ReadDir(name)
+}
+
+// TestADiskThatFailsIsNoFaultOfTheApplications: what is found while the disk fails would be the rendering for good.
+func TestADiskThatFailsIsNoFaultOfTheApplications(t *testing.T) {
+	files := fstest.MapFS{
+		"app/kustomization.yaml":  {Data: []byte("resources: [../base]\n")},
+		"base/kustomization.yaml": {Data: []byte("resources: [a.yaml]\n")},
+		"base/a.yaml":             {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")},
+	}
+	in := input("", nil)
+	for at, read := range map[string]bool{".": true, "app": true, "app/kustomization.yaml": true, "base/a.yaml": false, "none": false} {
+		for name := range in.Repos {
+			in.Repos[name] = broken{files, at}
+		}
+		in.Rendering = ""
+		found, why, err := Detect(t.Context(), in)
+		if read && !errors.Is(err, ErrUnavailable) || !read && (err != nil || found != Kustomize) {
+			t.Errorf("%s fails: detected is %q, since %s (%v)", at, found, why, err)
+		}
+		in.Rendering = Kustomize
+		all, err := Render(t.Context(), in)
+		if sound := at == "none"; errors.Is(err, ErrUnavailable) == sound || sound && all[0].Err != nil {
+			t.Errorf("%s fails: %v, %v", at, all, err)
 		}
 	}
 }

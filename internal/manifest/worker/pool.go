@@ -230,7 +230,7 @@ func (r *Run) answer(to *gob.Encoder, from *gob.Decoder) error {
 			return fmt.Errorf("bug: the worker asks for %s, which nobody answers", asked.Method)
 		}
 		result, err := handler(r, from)
-		if errors.Is(err, errEnded) || errors.As(err, new(*LimitError)) {
+		if errors.Is(err, errEnded) || errors.Is(err, ErrUnavailable) || errors.As(err, new(*LimitError)) {
 			return err
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -66,12 +67,18 @@ func list(tree fs.FS, name string) (listing, error) {
 		return listing{}, nil
 	}
 	entries, err := fs.ReadDir(tree, name)
+	if diskFails(err) {
+		return listing{}, unavailable(err)
+	}
 	if err != nil {
-		return listing{}, nil //nolint:nilerr // there is no such folder
+		return listing{}, nil // There is no such folder.
 	}
 	out := listing{Found: true}
 	for _, e := range entries {
 		info, err := e.Info()
+		if diskFails(err) {
+			return listing{}, unavailable(err)
+		}
 		if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 			continue
 		}
@@ -86,6 +93,9 @@ func read(tree fs.FS, name string, at int64) ([]byte, error) {
 		return nil, fs.ErrNotExist
 	}
 	file, err := tree.Open(name)
+	if diskFails(err) {
+		return nil, unavailable(err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +106,28 @@ func read(tree fs.FS, name string, at int64) ([]byte, error) {
 	}
 	out := make([]byte, chunk)
 	n, err := from.ReadAt(out, at)
+	if diskFails(err) {
+		return nil, unavailable(err)
+	}
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return out[:n], err
+}
+
+// diskFails says that an error is the disk's, or the machine's, and says nothing of what is on it: an answer would be kept as a fault of who
+// wrote the files, or as the rendering that they need.
+func diskFails(err error) bool {
+	var number syscall.Errno
+	if !errors.As(err, &number) {
+		return false
+	}
+	switch number {
+	case syscall.EIO, syscall.ESTALE, syscall.ETIMEDOUT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN,
+		syscall.ENODEV, syscall.ENXIO, syscall.ENOTCONN, syscall.EUCLEAN:
+		return true
+	}
+	return false
 }
 
 // Tree is one of the parent's trees, which is read as it is needed.
