@@ -36,22 +36,10 @@ func next(recorded v1alpha1.ComponentStatus, digest, valuesDigest string) revisi
 	if recorded.Digest != digest || recorded.ValuesDigest != valuesDigest {
 		out.Number++
 	}
-	switch {
-	case out.Number == 1:
-	case failedBefore(recorded.History, out.Number, digest, valuesDigest):
-		out.Run = rendering.Digest(digest, []any{valuesDigest, out.Number})
-	default:
+	if out.Number > 1 {
 		out.Run = rendering.Digest(digest, valuesDigest)
 	}
 	return out
-}
-
-// failedBefore says that a revision is another attempt at what has failed as an earlier one. Its hooks run again, as those of each upgrade by Helm.
-// While the revision is the last one, the history has the earlier one, too.
-func failedBefore(history []v1alpha1.ComponentRevision, number int32, digest, valuesDigest string) bool {
-	return slices.ContainsFunc(history, func(r v1alpha1.ComponentRevision) bool {
-		return r.Outcome == v1alpha1.RevisionFailed && r.RollbackTo == 0 && r.Revision != number && r.Digest == digest && r.ValuesDigest == valuesDigest
-	})
 }
 
 // rolledBack is the revision of a rollback that is the last one, after which what is declared is yet another: 0 where there is none.

@@ -50,38 +50,6 @@ func TestWhatIsAnUpgrade(t *testing.T) {
 	}
 }
 
-// TestAnotherAttemptRunsItsHooks: after a rollback the same chart with the same values is another revision, of which the hooks run as those of
-// each upgrade by Helm. It is the same one from then on, whatever becomes of it, and the failure of a revision alone begins no other.
-func TestAnotherAttemptRunsItsHooks(t *testing.T) {
-	attempt := func(number, rollbackTo int32, digest string, outcome v1alpha1.RevisionOutcome) v1alpha1.ComponentRevision {
-		return v1alpha1.ComponentRevision{Revision: number, RollbackTo: rollbackTo, Digest: digest, ValuesDigest: "values", Outcome: outcome}
-	}
-	run := func(history ...v1alpha1.ComponentRevision) string {
-		last := history[0]
-		return next(v1alpha1.ComponentStatus{
-			Revision: last.Revision, InstalledRevision: 1, Digest: last.Digest, ValuesDigest: last.ValuesDigest, History: history,
-		}, "chart", "values").Run
-	}
-	one := attempt(1, 0, "before", v1alpha1.RevisionSuperseded)
-	failed, back := attempt(2, 0, "chart", v1alpha1.RevisionFailed), attempt(3, 1, "before", v1alpha1.RevisionDeployed)
-	first := run(attempt(2, 0, "chart", v1alpha1.RevisionPending), one)
-	if got := run(failed, one); got != first {
-		t.Error("a revision that has failed runs its hooks again")
-	}
-	second := run(back, failed, one)
-	if second == first {
-		t.Error("another attempt runs no hook that has completed")
-	}
-	for _, outcome := range []v1alpha1.RevisionOutcome{v1alpha1.RevisionPending, v1alpha1.RevisionDeployed, v1alpha1.RevisionFailed} {
-		if got := run(attempt(4, 0, "chart", outcome), back, failed, one); got != second {
-			t.Errorf("once it is %s, its hooks run again", outcome)
-		}
-	}
-	if got := run(attempt(5, 1, "before", v1alpha1.RevisionDeployed), attempt(4, 0, "chart", v1alpha1.RevisionFailed), back, failed, one); got == first || got == second {
-		t.Error("a third attempt runs no hook that has completed")
-	}
-}
-
 // TestARevisionIsWhatTheStatusRecords renders a chart over its life: twice the same, then other values, and again after a restart.
 func TestARevisionIsWhatTheStatusRecords(t *testing.T) {
 	store, err := source.New(source.Options{Dir: t.TempDir()})
