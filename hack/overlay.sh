@@ -65,9 +65,12 @@ YAML
 }
 # monitored: whether the cluster of KUBECTL has the kinds of the Prometheus operator. Without KUBECTL there is no cluster.
 monitored() {
-  local kubectl
+  local kubectl kinds
   read -r -a kubectl <<<"${KUBECTL-}"
-  ((${#kubectl[@]} > 0)) && "${kubectl[@]}" api-resources --api-group=monitoring.coreos.com -o name | grep -qx 'prometheusrules\..*'
+  ((${#kubectl[@]} > 0)) || return 1
+  # It fails where another API is not available, too, and prints the others.
+  kinds=$("${kubectl[@]}" api-resources --api-group=monitoring.coreos.com -o name || true)
+  grep -qx 'prometheusrules\..*' <<<"$kinds"
 }
 
 on=() off=() resources=''

@@ -27,5 +27,5 @@ var objectAdvice = map[string]string{
 	"NotObserved":                "Check that the controller of the kind runs; it has not observed the object yet.",
 	"ExpressionsCostTooMuch": "Write cheaper healthCheckExprs, or for fewer kinds: their cost for one custom resource is bounded, and the rest " +
 		"is evaluated ten seconds later.",
-	"Malformed":                  "Look at the object: its status does not fit its API.",
+	"Malformed": "Look at the object: its status does not fit its API.",
 }

@@ -42,7 +42,7 @@ type healths struct {
 // of returns a child with the health that its custom resource says that it has, and false where it was not asked for its cost. That of an
 // object that is being deleted, or of which the metadata alone is known, is that of its kind.
 func (h *healths) of(o plan.Stamped, seen *observe.Object) (with *observe.Object, asked bool) {
-	if o.Health == nil || seen == nil || seen.Terminating() || !seen.Full() {
+	if o.Health == nil || seen == nil || seen.Terminating() || !seen.Full() || !o.Health.For(seen.APIVersion, seen.Key.Kind) {
 		return seen, true
 	}
 	told, asked := h.tell(o, seen)
@@ -62,8 +62,8 @@ func (h *healths) tell(o plan.Stamped, seen *observe.Object) (told toldHealth, a
 	switch {
 	case known && told.resourceVersion == seen.ResourceVersion && told.resourceVersion != "":
 		return told, true
-	case h.spent >= maxHealthCost && known && told.generation == seen.Generation:
-		return told, false
+	case h.spent >= maxHealthCost/2 && known && told.generation == seen.Generation:
+		return told, false // The other half is for what has no answer yet.
 	case h.spent >= maxHealthCost:
 		return toldHealth{found: true, result: health.Result{
 			Status: health.InProgress, Reason: reasonCost, Message: fmt.Sprintf("its health is asked for in %s, since the expressions for the objects "+

@@ -27,6 +27,8 @@ type fakeRules struct {
 
 func (r *fakeRules) ID() string { return r.id }
 
+func (r *fakeRules) For(_, kind string) bool { return kind == "Thing" }
+
 func (r *fakeRules) Of(*unstructured.Unstructured) (health.Result, uint64, bool) {
 	r.asked++
 	return r.told, r.cost, !r.none
@@ -134,8 +136,19 @@ func TestTheExpressionsOfAReconcileAreBounded(t *testing.T) {
 		}
 	}
 	// What was known stands for what has another status, and not for what has another specification.
-	if asked, statuses, _ := pass("2", 1); asked != 10 || statuses[health.Current] != 25 {
+	if asked, statuses, _ := pass("2", 1); asked != 5 || statuses[health.Current] != 25 {
 		t.Errorf("%d asked, %v", asked, statuses)
+	}
+	// They leave something for what was never asked for, and what has no rules takes nothing.
+	late := seenThing("late", "1", 1)
+	if _, asked := h.of(stampedFor(rules, late), late); !asked {
+		t.Error("an object is never asked for where the objects before it have ever new versions")
+	}
+	other := seenThing("other", "1", 1)
+	other.Key.Kind = "Deployment"
+	h.spent = maxHealthCost
+	if got, asked := h.of(stampedFor(rules, other), other); !asked || got != other {
+		t.Errorf("an object without a rule has the health %v", got.Health)
 	}
 	if asked, statuses, _ := pass("3", 2); asked != 10 || statuses[health.Current] != 10 || statuses[health.InProgress] != 15 {
 		t.Errorf("%d asked, %v", asked, statuses)

@@ -111,8 +111,8 @@ func (p *payloads) settle(ctx context.Context, cr client.Object) error {
 		}
 		p.store.known.update(p.of, name, func(s *secretState) { s.owner = owner.UID })
 	}
-	for name := range p.store.known.of(p.of) {
-		if p.secrets[name] == nil {
+	for name, state := range p.store.known.of(p.of) {
+		if p.secrets[name] == nil && !state.restored {
 			if err := p.delete(ctx, name); err != nil {
 				return err
 			}
@@ -143,7 +143,7 @@ func (p *payloads) own(ctx context.Context, name string, owner metav1.OwnerRefer
 // drop takes in that the custom resource was deleted. The garbage collector deletes the Secrets that it owns.
 func (p *payloads) drop(ctx context.Context) error {
 	for name, state := range p.store.known.of(p.of) {
-		if state.owner != "" {
+		if state.owner != "" || state.restored {
 			continue
 		}
 		if err := p.delete(ctx, name); err != nil {
@@ -169,6 +169,8 @@ type secretState struct {
 	owner types.UID
 	// referenced says that the custom resource may refer to it.
 	referenced bool
+	// restored says that somebody else has created it, such as from a backup whose custom resources come later: it is not deleted.
+	restored bool
 }
 
 // knownSecrets are the Secrets of the participant, by what they are of and by name.
@@ -223,16 +225,18 @@ func (s Store) loadSecrets(ctx context.Context) (func(of string) record.Fetch, e
 	if err != nil {
 		return nil, fmt.Errorf("read the Secrets with payloads: %w", err)
 	}
-	byRef := map[keeper.PayloadReference]*corev1.Secret{}
+	byName := map[string]*corev1.Secret{}
 	for i := range list.Items {
 		secret := &list.Items[i]
 		participant, of := record.PayloadMarks(secret)
 		if participant != s.Participant {
 			continue
 		}
-		byRef[keeper.PayloadReference{Namespace: secret.Namespace, Name: secret.Name}] = secret
+		byName[secret.Name] = secret
 		s.known.update(of, secret.Name, func(state *secretState) {
-			*state = secretState{}
+			*state = secretState{restored: !slices.ContainsFunc(secret.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+				return e.Manager == observe.FieldManager
+			})}
 			if len(secret.OwnerReferences) > 0 {
 				state.owner = secret.OwnerReferences[0].UID
 			}
@@ -240,7 +244,8 @@ func (s Store) loadSecrets(ctx context.Context) (func(of string) record.Fetch, e
 	}
 	return func(of string) record.Fetch {
 		return func(ref keeper.PayloadReference) ([]byte, error) {
-			secret := byRef[ref]
+			// The Secrets may have come with a backup into another namespace.
+			secret := byName[ref.Name]
 			if secret == nil {
 				return nil, fmt.Errorf("there is no Secret %s/%s, which has what was ordered: give the order again", ref.Namespace, ref.Name)
 			}
@@ -258,7 +263,10 @@ func (s Store) untidy(of string, uid types.UID, refs []keeper.PayloadReference, 
 		s.known.update(of, ref.Name, func(state *secretState) { state.referenced = true })
 		delete(known, ref.Name)
 	}
-	return inline || len(known) > 0
+	for _, state := range known {
+		inline = inline || !state.restored
+	}
+	return inline
 }
 
 // orphans are the entries of Secrets without an owner whose custom resource was not read.
@@ -267,7 +275,7 @@ func (s Store) orphans(read map[string]bool) []entry {
 	for _, of := range s.known.all() {
 		owned := true
 		for _, state := range s.known.of(of) {
-			owned = owned && state.owner != ""
+			owned = owned && (state.owner != "" || state.restored)
 		}
 		kind, id, _ := strings.Cut(of, "/")
 		if one := (entry{kindOf[kind], id}); one.kind != "" && !owned && !read[of] {

@@ -55,7 +55,7 @@ func newObjects(t *testing.T) *objects {
 		}
 		return errors.Join(do(), out.write(true, verb, o))
 	}
-	direct := fake.NewClientBuilder().WithScheme(scheme).Build()
+	direct := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().Build()
 	out.collector, out.WithWatch = direct, interceptor.NewClient(direct, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			o.SetUID(types.UID(newUUID()))

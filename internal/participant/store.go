@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
@@ -187,7 +189,17 @@ func (s Store) put(ctx context.Context, cr client.Object, spec any, payloads *pa
 	if err := s.putSpec(ctx, cr, spec, known); err != nil {
 		return payloads.failed(ctx, err)
 	}
-	return payloads.settle(ctx, cr)
+	return left(ctx, payloads.settle(ctx, cr))
+}
+
+// left passes what is to be tried again. What the API server refuses once the custom resource is as ordered, such as by a policy on Secrets, is no
+// fault of the order, and is tried at the next start.
+func left(ctx context.Context, err error) error {
+	if refused := refuse(err); errors.As(refused, new(*Refusal)) {
+		log.FromContext(ctx).Info("the API server refuses to tidy the Secret of a payload", "why", refused.Error())
+		return nil
+	}
+	return err
 }
 
 // putSpec replaces the spec of a custom resource as a whole, or creates it; known says which to try first.
@@ -242,7 +254,7 @@ func (s Store) drop(ctx context.Context, cr client.Object, kind string) error {
 	if err := client.IgnoreNotFound(s.Client.Delete(ctx, cr)); err != nil {
 		return refuse(err)
 	}
-	return s.payloads(kind, cr.GetName()).drop(ctx)
+	return left(ctx, s.payloads(kind, cr.GetName()).drop(ctx))
 }
 
 // Acknowledge records what the runtime was told of an element, unless the element is another by now.

@@ -58,8 +58,11 @@ func (b *builder) hooks(rendered []*unstructured.Unstructured, step int, add fun
 		for _, o := range b.objects(rendered[i : i+1]) {
 			if o.Hook = helm.Ends(u); o.Hook {
 				o.Health = nil // It is healthy when it has completed.
-				// Helm deletes hooks by their own policy alone (pkg/action/hooks.go, deleteHookByPolicy).
-				o.OnImmutable = plan.ImmutableRecreate
+				if b.part.Result.Content.Run != "" {
+					// Helm deletes hooks by their own policy alone (pkg/action/hooks.go, deleteHookByPolicy). One of the first revision that has
+					// completed is not known as such once its manifest changes, and what is retained is not run again for that.
+					o.OnImmutable = plan.ImmutableRecreate
+				}
 			}
 			o.DeleteCompleted = helm.DeletedWhenCompleted(u) && o.Key().GroupKind != claims && !plan.AlwaysRetained(o.Key())
 			if o.Hook || o.DeleteCompleted {

@@ -98,7 +98,7 @@ func TestAHookIsMadeAgainWhateverIsRetained(t *testing.T) {
 		u.SetKind(name)
 		u.SetName("one")
 		u.SetAnnotations(map[string]string{"helm.sh/hook": "pre-install", "helm.sh/resource-policy": "keep"})
-		b := builder{cr: &v1alpha1.SeldonOperator{}, part: Part{Result: &Result{}}, seen: map[plan.Key]bool{}}
+		b := builder{cr: &v1alpha1.SeldonOperator{}, part: Part{Result: &Result{Content: Content{revision: revision{Run: "2"}}}}, seen: map[plan.Key]bool{}}
 		b.hooks([]*unstructured.Unstructured{u}, 0, func(o plan.Object, _ int) {
 			if o.OnImmutable != want || !o.Retain {
 				t.Errorf("%s: %q, retained: %t", kind, o.OnImmutable, o.Retain)

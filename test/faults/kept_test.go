@@ -176,6 +176,8 @@ var unreached = map[string]string{
 	"watch.refWatch.objects":           "no such watch is left",
 	"watch.refWatch.presentHashes":     "no such watch is left",
 	"participant.Participant.failures": "these controllers run without the participant, and a failure ends with its request",
+	"participant.Participant.untidy":   "these controllers run without the participant, and an entry ends when it is written",
+	"participant.knownSecrets.by":      "these controllers run without the participant, and an entry goes with its custom resource",
 	"kafka.Transport.publishing":       "these controllers run without the participant, and an entry ends with its message",
 	"kafka.consumer.first":             "these controllers run without the participant, and a topic has few partitions",
 	"kafka.clientLog.said":             "these controllers run without the participant, and the messages are constant texts of the client",
@@ -183,6 +185,7 @@ var unreached = map[string]string{
 	"source.chartIndexes.known":        "there are 128 at most",
 	"source.together.trees":            "it ends with the run that opened the trees",
 	"source.Store.entries":             "the size of the store is limited",
+	"source.Store.flights":             "an entry ends with its fetch",
 	"source.Store.sources":             "the size of the store is limited",
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -107,6 +108,11 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 		return nil, err
 	}
 	return env.Program(ast, cel.CostTracking(costs{}), cel.CostLimit(maxCost))
+}
+
+// For says that there is a rule for a kind.
+func (r *Rules) For(apiVersion, kind string) bool {
+	return slices.ContainsFunc(r.rules, func(one rule) bool { return one.apiVersion == apiVersion && one.kind == kind })
 }
 
 // Of returns the health of an object by the first rule for its kind, and what its expressions took in the units of maxCost; false where there

@@ -56,6 +56,8 @@ const (
 type HealthRules interface {
 	// ID tells rules apart: those with one ID tell the same of the same object.
 	ID() string
+	// For says that there are rules for a kind.
+	For(apiVersion, kind string) bool
 	// Of returns the health of an object, and what it took to tell it, in the units of CEL's costs; false leaves the health to its kind.
 	Of(u *unstructured.Unstructured) (told health.Result, cost uint64, found bool)
 }

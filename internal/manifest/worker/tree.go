@@ -124,7 +124,7 @@ func diskFails(err error) bool {
 	}
 	switch number {
 	case syscall.EIO, syscall.ESTALE, syscall.ETIMEDOUT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN,
-		syscall.ENODEV, syscall.ENXIO, syscall.ENOTCONN, syscall.EUCLEAN:
+		syscall.ENODEV, syscall.ENXIO, syscall.ENOTCONN:
 		return true
 	}
 	return false
