@@ -446,3 +446,61 @@ func TestALostPayload(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestABackupIsRestored: Secrets of a backup stay until their custom resources come, also in another namespace, and are owned by these then.
+func TestABackupIsRestored(t *testing.T) {
+	o := newObjects(t)
+	fill(t, o.participant())
+	saved := o.custom()
+	secrets := o.secrets()
+	for _, cr := range saved {
+		if err := o.Delete(t.Context(), cr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := o.secrets(); len(left) != 0 {
+		t.Fatalf("%d Secrets are left", len(left))
+	}
+	restore := func(from client.Object) {
+		t.Helper()
+		from.SetResourceVersion("")
+		from.SetOwnerReferences(nil)
+		from.SetManagedFields(nil)
+		if err := o.Create(t.Context(), from, client.FieldOwner("kubectl-create")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range secrets {
+		restore(&s)
+	}
+	o.starts()
+	if left := o.secrets(); len(left) != len(secrets) {
+		t.Errorf("%d Secrets are left of the %d of the backup", len(left), len(secrets))
+	}
+	for _, cr := range saved {
+		restore(cr)
+	}
+	p := o.starts()
+	if err := o.settled(); err != nil || len(p.state.Elements) == 0 {
+		t.Errorf("%d elements, %v", len(p.state.Elements), err)
+	}
+}
+
+// TestARefusedOwnerHoldsUpNoOrder: the custom resource is as ordered when its Secret is refused, such as by a policy on Secrets.
+func TestARefusedOwnerHoldsUpNoOrder(t *testing.T) {
+	o := newObjects(t)
+	o.write = func(after bool, verb string, _ client.Object) error {
+		if !after && verb == "patch" {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "s", nil)
+		}
+		return nil
+	}
+	if err := putElement(o.participant(), "e", elementOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	o.write = func(bool, string, client.Object) error { return nil }
+	o.starts()
+	if err := o.settled(); err != nil {
+		t.Error(err)
+	}
+}
