@@ -75,7 +75,7 @@ func TestWithHealth(t *testing.T) {
 	}
 }
 
-func kindOf(o *observe.Object) schema.GroupVersionKind { return o.Key.GroupKind.WithVersion("v1") }
+func kindOf(o *observe.Object) schema.GroupVersionKind { return o.Key.WithVersion("v1") }
 
 // TestAnObjectIsAskedForOnce: the health of an object that has not changed costs nothing in the next reconcile.
 func TestAnObjectIsAskedForOnce(t *testing.T) {

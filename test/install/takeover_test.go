@@ -36,7 +36,8 @@ type applier struct {
 // appliers are kubectl, Open Data Hub's operator, and kubectl under the name that make has, too: what that applied is removed where it applies a
 // file without it.
 var appliers = []applier{
-	{"client-side", []string{"apply"}}, {"server-side", []string{"apply", "--server-side", "--field-manager=opendatahub-operator"}},
+	{"client-side", []string{"apply"}},
+	{"server-side", []string{"apply", "--server-side", "--field-manager=opendatahub-operator"}},
 	{"server-side by kubectl", []string{"apply", "--server-side"}},
 }
 
