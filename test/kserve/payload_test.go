@@ -214,3 +214,21 @@ func TestPayloadsOfEarlierReleases(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRestoredPayloads: the policies of the installation let the participant own Secrets that somebody has restored from a backup.
+func TestRestoredPayloads(t *testing.T) {
+	s := onKafka(t, acmruntime.V910)
+	s.start()
+	i := s.deployed(s.primed(map[string]any{}), s.secretive("1", 1))
+	s.c.Eventually(t, patience, func() error { return s.payloads(2) })
+	s.operator.Stop()
+	for _, one := range s.secrets() {
+		s.must(s.c.Client.Delete(context.Background(), &one))
+		one.ResourceVersion, one.UID, one.OwnerReferences, one.ManagedFields = "", "", nil, nil
+		s.must(s.c.Client.Create(context.Background(), &one, client.FieldOwner("kubectl-create")))
+	}
+	s.start()
+	s.c.Eventually(t, patience, func() error { return s.payloads(2) })
+	s.must(s.runtime.Update(within(t), i, s.secretive("2", 2)))
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+}
