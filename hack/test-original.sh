@@ -25,3 +25,6 @@ export ORIGINAL_CHECKOUT ORIGINAL_MANAGER ORIGINAL_MLKEEPER ORIGINAL_LOGS
 rm -f "$1"/*.log
 echo "test-original: trustyai-service-operator $version; the logs of both operators are in $ORIGINAL_LOGS"
 go test -tags realoriginal -count=1 -timeout 30m -v -run "${RUN-^TestRealOperator}" ./test/original
+[[ -z ${RUN-} ]] || exit 0
+# Its definition, however it was applied, with its webhook and without.
+go test -tags realoriginal -count=1 -timeout 30m -v -run '^Test(Make|InstallFile)OverUpstreamsDefinition$' ./test/install
