@@ -20,7 +20,7 @@ type flight struct {
 	// work is a folder for this attempt alone, removed at its end.
 	work string
 
-	// time is what it runs on, and done is closed at its end, when gave is what it brought.
+	// time is what it runs on, and done is closed at its end, when gave and err are its result.
 	time limit.Shared
 	done chan struct{}
 	gave meta

@@ -127,16 +127,23 @@ func TestPrivateRepositoriesAreNotShared(t *testing.T) {
 	wantError(t, err, Terminal, ReasonUnauthorized)
 }
 
+// packing opens a store, whose memory others may hold as well, and a pack.
+func packing(t *testing.T) (*Store, *limit.Limit, *pack) {
+	t.Helper()
+	memory := limit.New(64<<20, 64<<20)
+	s := open(t, func(o *Options) { o.Memory = memory })
+	p, err := newPack(filepath.Join(t.TempDir(), "objects"), s.options.Limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, memory, p
+}
+
 // TestWhoWaitsForTheDiskHoldsNoMemory has a large delta, while another fetch has its turn on the disk. If that
 // waited for the memory of this one, neither would end.
 func TestWhoWaitsForTheDiskHoldsNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := limit.New(64<<20, 64<<20)
-		s := open(t, func(o *Options) { o.Memory = memory })
-		p, err := newPack(filepath.Join(t.TempDir(), "objects"), s.options.Limits)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, memory, p := packing(t)
 		defer p.close()
 		ctx, room := s.withSpace(limit.WithNamespace(t.Context(), "ns"))
 		s.disk.Acquire(t.Context(), "other", s.options.Bytes)
@@ -168,12 +175,7 @@ func TestWhoWaitsForTheDiskHoldsNoMemory(t *testing.T) {
 // meanwhile.
 func TestWhoWaitsForAServerHoldsNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := limit.New(64<<20, 64<<20)
-		s := open(t, func(o *Options) { o.Memory = memory })
-		p, err := newPack(filepath.Join(t.TempDir(), "objects"), s.options.Limits)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, memory, p := packing(t)
 		defer p.close()
 		ctx, room := s.withSpace(limit.WithNamespace(t.Context(), "ns"))
 		base := make([]byte, 2*freeMemory)
