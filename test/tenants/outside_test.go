@@ -181,12 +181,15 @@ func (s secrets) in(text string) []string {
 	return out
 }
 
-// leaks says where secrets are in the tenants' namespaces.
-func leaks(t *testing.T, c *cluster.Cluster, tenants []string, known secrets) []string {
+// ofMLKeeper says that an object of a namespace is one in which MLKeeper tells something: a custom resource, or an event.
+func ofMLKeeper(u *unstructured.Unstructured, namespaces []string) bool {
+	return slices.Contains(namespaces, u.GetNamespace()) && (slices.Contains(groups, u.GroupVersionKind().Group) || u.GetKind() == "Event")
+}
+
+// leaks says where secrets are in the objects.
+func leaks(t *testing.T, c *cluster.Cluster, known secrets, in func(*unstructured.Unstructured) bool) []string {
 	t.Helper()
-	all, err := everything(t.Context(), c, func(_ string, u *unstructured.Unstructured) bool {
-		return slices.Contains(tenants, u.GetNamespace())
-	})
+	all, err := everything(t.Context(), c, func(_ string, u *unstructured.Unstructured) bool { return in(u) })
 	if err != nil {
 		t.Fatal(err)
 	}

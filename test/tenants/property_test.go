@@ -35,11 +35,14 @@ var (
 	operationsFlag = flag.Int("tenants.operations", 400, "number of the tenants' writes")
 )
 
-// rights are the sets of rights that tenants have, each in a namespace of its own. A tenant with a role has what the ClusterRole grants.
-var rights = []struct {
+// set is a set of rights in one namespace.
+type set struct {
 	name, role string
 	rules      []rbacv1.PolicyRule
-}{
+}
+
+// rights are the sets of rights that tenants have, each in a namespace of its own. A tenant with a role has what the ClusterRole grants.
+var rights = []set{
 	{name: "everything", rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}},
 	{name: "admin", role: "admin"},
 	{name: "resources", rules: []rbacv1.PolicyRule{{APIGroups: groups, Resources: []string{"*"}, Verbs: []string{"*"}}}},
@@ -51,6 +54,26 @@ var rights = []struct {
 		APIGroups: []string{"", "apps", "serving.kserve.io"}, Verbs: []string{"*"},
 		Resources: []string{"configmaps", "secrets", "services", "serviceaccounts", "deployments", "inferenceservices"},
 	}}},
+}
+
+// readsNoSecret are the sets with which nothing of a Secret may be learned, not even of the tenant's own namespace.
+var readsNoSecret = []string{"resources", "statuses"}
+
+// drawn is a set of rights by chance, as a role of somebody's own has them.
+func drawn(h *hostile) set {
+	some := func(of ...string) []string {
+		h.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+		return of[:1+h.Intn(len(of))]
+	}
+	verbs := func() []string { return append(some("create", "update", "patch", "delete"), "get", "list") }
+	return set{name: "drawn", rules: []rbacv1.PolicyRule{
+		{APIGroups: groups, Resources: some("trustyaiservices", "tfservs", "kfdefs", "seldonoperators"), Verbs: verbs()},
+		{APIGroups: groups, Resources: some("trustyaiservices/status", "tfservs/status", "kfdefs/status", "seldonoperators/status"), Verbs: verbs()},
+		{
+			APIGroups: []string{"", "apps", "serving.kserve.io"}, Verbs: verbs(),
+			Resources: some("configmaps", "secrets", "services", "serviceaccounts", "deployments", "inferenceservices"),
+		},
+	}}
 }
 
 var groups = []string{"trustyai.opendatahub.io", "servapi.dev-state.com", "kfdef.apps.kubeflow.org", "operator.seldon.io"}
@@ -109,9 +132,15 @@ func TestTenantsChangeAndReadNothingOfOthers(t *testing.T) {
 	victim := theVictim(t, c, h, known)
 	var tenants []tenant
 	var namespaces []string
-	for i := range rights {
-		one := newTenant(t, c, i)
+	var blind []string
+	own := secrets{}
+	for _, of := range append(slices.Clone(rights), drawn(h)) {
+		one := newTenant(t, c, of)
 		tenants, namespaces = append(tenants, one), append(namespaces, one.namespace)
+		if slices.Contains(readsNoSecret, of.name) {
+			canary(t, c, own, one.namespace)
+			blind = append(blind, one.namespace)
+		}
 	}
 	for _, s := range samples {
 		cluster.Eventually(t, patience, func() error { return ready(t, c, s.gvk, namespaces[0], s.name) })
@@ -132,8 +161,9 @@ func TestTenantsChangeAndReadNothingOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	effects := changes(before, after)
-	effects = append(effects, leaks(t, c, namespaces, known)...)
-	for _, name := range known.in(log.String()) {
+	effects = append(effects, leaks(t, c, known, func(u *unstructured.Unstructured) bool { return slices.Contains(namespaces, u.GetNamespace()) })...)
+	effects = append(effects, leaks(t, c, own, func(u *unstructured.Unstructured) bool { return ofMLKeeper(u, blind) })...)
+	for _, name := range append(known.in(log.String()), own.in(log.String())...) {
 		effects = append(effects, "the log has the "+name)
 	}
 	t.Logf("seed %d: %d writes of %d tenants in %s, %d effects outside; accepted were%s",
@@ -192,9 +222,8 @@ func theVictim(t *testing.T, c *cluster.Cluster, h *hostile, known secrets) *fix
 	t.Helper()
 	victim := fixture.Create(t, c, fixture.Secured)
 	h.victim = victim.Namespace
-	known.add("canary", "canary-"+utilrand.String(32))
-	c.Apply(t, fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: canary, namespace: %[1]s}\nstringData: {value: %[2]s, key.json: %[2]s, databasePassword: %[2]s}\n"+
-		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: %[1]s}\ndata: {a: b}\n", h.victim, known["canary"]))
+	canary(t, c, known, h.victim)
+	c.Apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: "+h.victim+"}\ndata: {a: b}\n")
 	c.Apply(t, samples[0].manifest, h.victim)
 	victim.AwaitReady(t, c)
 	cluster.Eventually(t, patience, func() error { return ready(t, c, samples[0].gvk, h.victim, samples[0].name) })
@@ -229,20 +258,28 @@ func theVictim(t *testing.T, c *cluster.Cluster, h *hostile, known secrets) *fix
 	return victim
 }
 
-// newTenant makes a namespace with a valid custom resource of each kind, and somebody who has the rights in it.
-func newTenant(t *testing.T, c *cluster.Cluster, n int) tenant {
+// canary makes a Secret that has a value under the keys that custom resources may name.
+func canary(t *testing.T, c *cluster.Cluster, known secrets, ns string) {
 	t.Helper()
-	set := rights[n]
-	ns := "tenant-" + set.name + "-" + utilrand.String(6)
+	name, value := "canary of "+ns, "canary-"+utilrand.String(32)
+	known.add(name, value)
+	c.Apply(t, fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: canary, namespace: %[1]s}\n"+
+		"stringData: {value: %[2]s, key.json: %[2]s, databasePassword: %[2]s}\n", ns, value))
+}
+
+// newTenant makes a namespace with a valid custom resource of each kind, and somebody who has the rights in it.
+func newTenant(t *testing.T, c *cluster.Cluster, of set) tenant {
+	t.Helper()
+	ns := "tenant-" + of.name + "-" + utilrand.String(6)
 	user := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ns}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"}, Subjects: []rbacv1.Subject{user},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: set.role},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: of.role},
 	}
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}}
-	if set.role == "" {
+	if of.role == "" {
 		binding.RoleRef.Kind, binding.RoleRef.Name = "Role", "tenant"
-		objects = append(objects, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"}, Rules: set.rules})
+		objects = append(objects, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"}, Rules: of.rules})
 	}
 	for _, o := range append(objects, binding) {
 		if err := c.Client.Create(t.Context(), o); err != nil {
