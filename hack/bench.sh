@@ -2,7 +2,7 @@
 # The bench: measures MLKeeper against the API-server baseline, and prints a table of ratios; a page with
 # plots, the figures as JSON and profiles are in bin/bench. docs/performance.md says how.
 #   QUICK=1        small sizes, which show that the bench works and are no result
-#   ONLY=a,b       some scenarios: converge, tfserv, edit, fairness, memory, idle, drift, restart, failover, kfdef, seldon, acm, peer
+#   ONLY=a,b       some scenarios: converge, tfserv, edit, fairness, bombs, memory, idle, drift, restart, failover, kfdef, seldon, acm, peer
 #   SCALE=1        100,000 managed objects, with one manager and with two; only that
 #   ARGS=...       further flags, such as those of a peer; "bin/tools/bench --help" lists them
 set -euo pipefail

@@ -72,6 +72,7 @@ var All = []Scenario{
 	{"tfserv", "26 min", (*Bench).tfserv},
 	{"edit", "4 min", (*Bench).edit},
 	{"fairness", "15 min", (*Bench).fairness},
+	{"bombs", "15 min", (*Bench).bombs},
 	{"memory", "24 min", (*Bench).memory},
 	{"idle", "16 min", (*Bench).idle},
 	{"drift", "2 min", (*Bench).drift},

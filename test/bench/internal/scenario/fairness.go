@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -75,12 +76,16 @@ type fair struct {
 
 // managerOf starts a manager for Tfservs of some namespaces, all if none is given.
 func (b *Bench) managerOf(ctx context.Context, c *world.Cluster, id *world.Identity, name string, namespaces ...string) (*world.Operator, error) {
-	// Without leader election, since managers of different namespaces would share the lease.
-	flags := []string{"--controllers=tfserving", "--leader-elect=false"}
+	flags := []string{"--controllers=tfserving"}
 	if len(namespaces) > 0 {
 		flags = append(flags, "--namespaces="+strings.Join(namespaces, ","))
 	}
-	op, err := c.Run(ctx, b.Config.Operator, name, id.Kubeconfig, world.LongLease, flags...)
+	return b.managerWith(ctx, c, id, name, flags...)
+}
+
+// managerWith starts a manager without leader election, since managers of different tenants would share the lease.
+func (b *Bench) managerWith(ctx context.Context, c *world.Cluster, id *world.Identity, name string, flags ...string) (*world.Operator, error) {
+	op, err := c.Run(ctx, b.Config.Operator, name, id.Kubeconfig, world.LongLease, append(flags, "--leader-elect=false", "--source-dir="+filepath.Join(c.Dir, name))...)
 	if err != nil {
 		return nil, err
 	}
@@ -223,19 +228,24 @@ func (b *Bench) readyOfNamespaces(
 }
 
 func (b *Bench) reportFairness(f *fair) {
-	load := fmt.Sprintf("%d and %d changes of %d custom resources meanwhile", f.changes[0], f.changes[1], len(f.tenant))
+	f.report(b, "fairness", "beside a busy tenant",
+		fmt.Sprintf("%d and %d changes of %d custom resources meanwhile", f.changes[0], f.changes[1], len(f.tenant)))
+}
+
+// report adds the ratios of a scenario. What the other tenant does is said twice: beside it, and how much of it there was.
+func (f *fair) report(b *Bench, id, beside, load string) {
 	for _, m := range []struct {
 		id, what     string
 		beside, base []float64
 	}{
-		{"fairness.ready", "time to Ready beside a busy tenant, one manager for both over one for each", f.beside.ready, f.apart.ready},
-		{"fairness.drift", "drift repair beside a busy tenant, one manager for both over one for each", f.beside.repaired, f.apart.repaired},
-		{"fairness.readyAlone", "time to Ready beside a busy tenant, over the same beside a quiet one", f.beside.ready, f.alone.ready},
-		{"fairness.driftAlone", "drift repair beside a busy tenant, over the same beside a quiet one", f.beside.repaired, f.alone.repaired},
+		{"ready", "time to Ready " + beside + ", one manager for both over one for each", f.beside.ready, f.apart.ready},
+		{"drift", "drift repair " + beside + ", one manager for both over one for each", f.beside.repaired, f.apart.repaired},
+		{"readyAlone", "time to Ready " + beside + ", over the same without it", f.beside.ready, f.alone.ready},
+		{"driftAlone", "drift repair " + beside + ", over the same without it", f.beside.repaired, f.alone.repaired},
 	} {
 		s, base := stat.Summarize(m.beside), stat.Summarize(m.base)
 		b.Result.Add(report.Measure{
-			ID: m.id, What: m.what, Value: s.P99 / base.P99, Unit: "×", Statistic: fmt.Sprintf("p99 of %d over p99 of %d", s.N, base.N),
+			ID: id + "." + m.id, What: m.what, Value: s.P99 / base.P99, Unit: "×", Statistic: fmt.Sprintf("p99 of %d over p99 of %d", s.N, base.N),
 			Detail: fmt.Sprintf("p99 %s over %s, median %s over %s; %s", report.Number(s.P99, "s"), report.Number(base.P99, "s"),
 				report.Number(s.P50, "s"), report.Number(base.P50, "s"), load),
 		})

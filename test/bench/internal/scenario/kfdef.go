@@ -305,14 +305,14 @@ func (b *Bench) reconcileNow(ctx context.Context, c *world.Cluster, k *kubeflow,
 	return 0, fmt.Errorf("it was not reconciled within a minute; the archive was asked for %d times", k.asked.Load()-asked)
 }
 
-// peakOf reads the memory of a process until the returned function is called, which returns the most it saw.
+// peakOf reads the memory of a process and of those that it started until the returned function is called, which returns the most it saw.
 func peakOf(p *world.Process) func() float64 {
 	ctx, cancel := context.WithCancel(context.Background())
 	var mu sync.Mutex
 	most := 0.0
 	go func() {
 		for world.Pause(ctx, 200*time.Millisecond) == nil {
-			rss, err := p.RssAnon()
+			rss, err := p.RssAnonOfAll()
 			if err != nil {
 				return
 			}

@@ -30,28 +30,38 @@ func smallKfDefs(n int, bad bool) ([]*unstructured.Unstructured, error) {
 	}
 	var out []*unstructured.Unstructured
 	add := func(ns, uri, path string) {
-		configMap := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "manifests", "namespace": ns},
-			"binaryData": map[string]any{"manifests.tar.gz": base64.StdEncoding.EncodeToString(archive)},
-		}}
-		kfDef := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "kfdef.apps.kubeflow.org/v1", "kind": "KfDef", "metadata": map[string]any{"name": "small", "namespace": ns},
-			"spec": map[string]any{
-				"repos": []any{map[string]any{"name": "manifests", "uri": uri}},
-				"applications": []any{map[string]any{"name": "web", "kustomizeConfig": map[string]any{
-					"repoRef": map[string]any{"name": "manifests", "path": path},
-				}}},
-			},
-		}}
-		out = append(out, namespace(ns), configMap, kfDef)
+		out = append(out, namespace(ns), archived(ns, archive), kfDefOf(ns, "small", uri, path))
 	}
-	const here = "configmap:manifests/manifests.tar.gz"
 	for i := range n {
-		add(fmt.Sprintf("small-%d", i), here, "web")
+		add(fmt.Sprintf("small-%d", i), archiveURI, "web")
 	}
 	if bad {
 		add("no-archive", "https://example.test/x.tar.gz", "web")
-		add("no-path", here, "nowhere")
+		add("no-path", archiveURI, "nowhere")
 	}
 	return out, nil
+}
+
+// archived is a ConfigMap with an archive for KfDefs of its namespace.
+func archived(ns string, archive []byte) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "manifests", "namespace": ns},
+		"binaryData": map[string]any{"manifests.tar.gz": base64.StdEncoding.EncodeToString(archive)},
+	}}
+}
+
+// archiveURI is where a KfDef finds it.
+const archiveURI = "configmap:manifests/manifests.tar.gz"
+
+// kfDefOf is a KfDef with one application.
+func kfDefOf(ns, name, uri, path string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "kfdef.apps.kubeflow.org/v1", "kind": "KfDef", "metadata": map[string]any{"name": name, "namespace": ns},
+		"spec": map[string]any{
+			"repos": []any{map[string]any{"name": "manifests", "uri": uri}},
+			"applications": []any{map[string]any{"name": "web", "kustomizeConfig": map[string]any{
+				"repoRef": map[string]any{"name": "manifests", "path": path},
+			}}},
+		},
+	}}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -126,6 +127,29 @@ func (p *Process) RssAnon() (float64, error) {
 		return 0, err
 	}
 	return rssAnon(string(data))
+}
+
+// RssAnonOfAll is that of the process and of all that it started, such as the manager's workers, which have their part of the limit of its pod.
+func (p *Process) RssAnonOfAll() (float64, error) {
+	sum, err := p.RssAnon()
+	if err != nil {
+		return 0, err
+	}
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	for _, task := range tasks {
+		// A task, or a child, may have ended meanwhile.
+		children, _ := os.ReadFile(task)
+		for _, pid := range strings.Fields(string(children)) {
+			if status, err := os.ReadFile("/proc/" + pid + "/status"); err == nil {
+				of, _ := rssAnon(string(status))
+				sum += of
+			}
+		}
+	}
+	return sum, nil
 }
 
 func rssAnon(status string) (float64, error) {
