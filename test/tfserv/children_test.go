@@ -10,8 +10,9 @@ import (
 	"mlkeeper.dev/test/tfserver"
 )
 
-// everyField asks for every kind of child that a Tfserv may have, but for a ScaledObject, which is there in place of the autoscaler.
-const everyField = `{"spec":{"podDisruptionBudget":{"minAvailable":1},"monitoring":{},"ingress":{"host":"models.example.com"},` +
+// everyField asks for every kind of child that a Tfserv may have, but for a ScaledObject, which is there in place of the autoscaler. It refers to
+// a Secret, and to a claim no longer.
+const everyField = `{"spec":{"secretName":"key","secretFileName":"key.json","secretFileLocation":"/secret/","modelVolume":null,"podDisruptionBudget":{"minAvailable":1},"monitoring":{},"ingress":{"host":"models.example.com"},` +
 	`"resources":{"requests":{"cpu":"10m"}},"autoscaling":{"minReplicas":1,"maxReplicas":3}}}`
 
 // noField takes back what can be taken back, the canary included.
@@ -28,8 +29,11 @@ func TestEveryChildIsRepairedAndGoes(t *testing.T) {
 	store.Put(storedModel, 42)
 	startAsking(t, c, ns, servers)
 	c.Apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {models.conf: 'model_config_list { config { name: \"resnet\" "+
-		"base_path: \"/models/resnet\" model_platform: \"tensorflow\" } }'}\n", ns)
+		"base_path: \"/models/resnet\" model_platform: \"tensorflow\" } }'}\n"+
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: key}\nstringData: {key.json: '{}'}\n", ns)
 	c.Apply(t, withCanary, ns)
+	patch(t, c, tfserv, ns, sample, `{"spec":{"modelVolume":{"claimName":"absent"}}}`)
+	condition(t, c, ns, sample, "Ready", metav1.ConditionFalse, "ClaimNotFound")
 	patch(t, c, tfserv, ns, sample, everyField)
 	optional := []string{"grpcroutes", "horizontalpodautoscalers", "httproutes", "ingresses", "poddisruptionbudgets", "servicemonitors"}
 	fixture.AwaitMarked(t, c, ns, optional...)
