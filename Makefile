@@ -165,7 +165,7 @@ test-tfserving: ## Run the tests of the stand-in for TensorFlow Serving on the r
 .PHONY: test-chart
 test-chart: build $(HELM) ## Install, upgrade and uninstall charts/mlkeeper with helm, built from its module, and install it by helm and by make over every original.
 	@HELM=$(abspath $(HELM)) go test -tags realhelm -count=1 -timeout 20m -v ./test/chart
-	@HELM=$(abspath $(HELM)) go test -tags realhelm -count=1 -timeout 30m -v -run '^Test(Chart|MakeOverTheOther)' ./test/install -install.every-way
+	@HELM=$(abspath $(HELM)) go test -tags realhelm -count=1 -timeout 30m -v -run '^Test(Chart|MakeOver)' ./test/install -install.every-way
 
 .PHONY: test-versions
 test-versions: build ## Run the end-to-end tests on the oldest and the newest supported release of Kubernetes, built from their modules (PKG=other packages, REQUIRE=1 fails without them).

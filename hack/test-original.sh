@@ -27,4 +27,4 @@ echo "test-original: trustyai-service-operator $version; the logs of both operat
 go test -tags realoriginal -count=1 -timeout 30m -v -run "${RUN-^TestRealOperator}" ./test/original
 [[ -z ${RUN-} ]] || exit 0
 # Its definition, however it was applied, with its webhook and without.
-go test -tags realoriginal -count=1 -timeout 30m -v -run '^Test(Make|InstallFile)OverUpstreamsDefinition$' ./test/install
+go test -tags realoriginal -count=1 -timeout 30m -v -run '^Test(Make|InstallFile)OverUpstreamsDefinition$' ./test/install -install.every-way

@@ -21,7 +21,7 @@ type campaign struct {
 // depend on how many changes of the children it tells of at once. Of the changes of C5, the API server refuses those of
 // immutable fields, and puts back what has a default. A plan of operations counts as missed if what was found in it does not recur.
 var campaigns = []campaign{
-	{"C1", 160, 0, 0.1, (*Suite).crashes},
+	{"C1", 110, 0, 0.1, (*Suite).crashes},
 	{"C2", 6, 260, 0.34, (*Suite).stales},
 	{"C3", 6, 260, 0.34, (*Suite).unobserved},
 	{"C4", 10, 700, 0.34, (*Suite).refusals},
