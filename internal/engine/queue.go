@@ -49,7 +49,7 @@ func newController(e *Engine, name string, workers int, r reconcile.Reconciler, 
 		NewQueue: func(
 			name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 		) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-			return fairqueue.New(name, limiter, delays)
+			return fairqueue.New(name, limiter, delays, workers)
 		},
 	})
 	if err != nil {

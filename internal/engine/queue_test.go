@@ -25,7 +25,7 @@ import (
 // TestAHealthChangeOvertakesNewCustomResources has many new custom resources in the queue. One whose child becomes healthy or is deleted
 // is reconciled before them, one whose child merely progresses is not, and a changed spec comes before all.
 func TestAHealthChangeOvertakesNewCustomResources(t *testing.T) {
-	work := fairqueue.New("", backoff.NewLimiter[reconcile.Request](transientRetry, clock.RealClock{}), clock.RealClock{})
+	work := fairqueue.New("", backoff.NewLimiter[reconcile.Request](transientRetry, clock.RealClock{}), clock.RealClock{}, 16)
 	defer work.ShutDown()
 	s := &stacks[*keeper.Inventory, any]{
 		Engine: &Engine{Options: Options{Clock: clock.RealClock{}}, actor: &act.Actor{Tracker: &fieldownership.Tracker{}}},

@@ -39,7 +39,7 @@ func byNamespace() *shard.Shards {
 func TestOnlyAHeldShardIsReconciled(t *testing.T) {
 	shards := byNamespace()
 	shards.Hold(1)
-	work := fairqueue.New("", backoff.NewLimiter[reconcile.Request](transientRetry, clock.RealClock{}), clock.RealClock{})
+	work := fairqueue.New("", backoff.NewLimiter[reconcile.Request](transientRetry, clock.RealClock{}), clock.RealClock{}, 16)
 	defer work.ShutDown()
 	q := &queue{work: work, shards: shards}
 	q.add("others", "x")
@@ -71,7 +71,7 @@ func TestOnlyAHeldShardIsReconciled(t *testing.T) {
 func TestTheFinalizationOfADeletedResourceHasItsShard(t *testing.T) {
 	shards := byNamespace()
 	shards.Hold(1)
-	work := fairqueue.New("", backoff.NewLimiter[reconcile.Request](transientRetry, clock.RealClock{}), clock.RealClock{})
+	work := fairqueue.New("", backoff.NewLimiter[reconcile.Request](transientRetry, clock.RealClock{}), clock.RealClock{}, 16)
 	defer work.ShutDown()
 	e := &Engine{finalizations: &queue{work: work, shards: shards}, inventories: inventory.New(inventory.Options{})}
 	for _, namespace := range []string{"mine", "others"} {

@@ -13,15 +13,19 @@ import (
 const share = 128
 
 // order is the order in which requests are handed out. It implements workqueue.Queue, which calls Touch, Push, Len and Pop under its own
-// lock; mu guards what request and taken use besides.
+// lock; mu guards everything, since request, taken and done are called without that one.
 //
 // Requests are handed out in rounds. A round has at most share requests of each namespace, by priority and then first in, first out.
 // A namespace without requests keeps what it has not used of the last round. So a few requests beside a namespace that has used up a share
 // are next, whatever their priorities are: a repair does not wait for the edits of another tenant. In the worst case, the next request of
 // a namespace is handed out after three times share requests of each other namespace: the last round, this one and the next one.
+//
+// The requests of a namespace of which so many are being processed that it holds half of the workers come after those of all others: rounds
+// bound how many requests others wait for, and not how long each takes. Whoever comes while a namespace has all workers waits for the first
+// of them that is free.
 type order struct {
-	// share is how many requests of one namespace a round has.
-	share int
+	// share is how many requests of one namespace a round has, and most how many of one namespace are processed at once while others wait.
+	share, most int
 
 	mu sync.Mutex
 	// requested are the priorities of requests that Push or Touch has not seen yet. The work queue calls neither for a request that is
@@ -38,6 +42,8 @@ type order struct {
 	round int
 	// added counts the requests that were ever queued.
 	added int
+	// running counts the requests of each namespace that were handed out and are not done.
+	running map[string]int
 }
 
 // namespace has the queued requests of one namespace, and what it has used of its share.
@@ -45,6 +51,8 @@ type namespace struct {
 	items ordered[*item]
 	// round is that of its next request, and used how many requests it had in that round.
 	round, used int
+	// holds says that so many of its requests are being processed that others come first.
+	holds bool
 	// index is the position in turns, -1 without queued requests.
 	index int
 }
@@ -56,11 +64,11 @@ type item struct {
 	index           int
 }
 
-func newOrder(share int) *order {
+func newOrder(share, most int) *order {
 	return &order{
-		share:     share,
+		share: share, most: most,
 		requested: map[reconcile.Request]int{}, handedOut: map[reconcile.Request]int{},
-		queued: map[reconcile.Request]*item{}, namespaces: map[string]*namespace{},
+		queued: map[reconcile.Request]*item{}, namespaces: map[string]*namespace{}, running: map[string]int{},
 	}
 }
 
@@ -85,27 +93,54 @@ func (o *order) taken(r reconcile.Request) int {
 
 // requestedPriority returns what request noted, and forgets it.
 func (o *order) requestedPriority(r reconcile.Request) (int, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	priority, ok := o.requested[r]
 	delete(o.requested, r)
 	return priority, ok
 }
 
-// Len is how many requests are queued.
-func (o *order) Len() int { return len(o.queued) }
-
-// Push adds a request.
-func (o *order) Push(r reconcile.Request) {
-	priority, _ := o.requestedPriority(r)
-	ns := o.namespaces[r.Namespace]
-	if ns == nil {
-		ns = &namespace{index: -1}
-		o.namespaces[r.Namespace] = ns
+// done notes that a request that was handed out is not being processed any more.
+func (o *order) done(r reconcile.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.running[r.Namespace]--; o.running[r.Namespace] <= 0 {
+		delete(o.running, r.Namespace)
 	}
+	ns := o.namespaces[r.Namespace]
+	if ns == nil || !ns.holds || o.running[r.Namespace] >= o.most {
+		return
+	}
+	ns.holds = false
+	o.catchUp(ns)
+	if ns.index >= 0 {
+		heap.Fix(&o.turns, ns.index)
+	}
+}
+
+// catchUp has a namespace that was handed nothing meanwhile keep of its shares no more than that of the last round.
+func (o *order) catchUp(ns *namespace) {
 	if last := o.round - 1; ns.round < last {
 		ns.round, ns.used = last, 0
 	}
+}
+
+// Len is how many requests are queued.
+func (o *order) Len() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.queued)
+}
+
+// Push adds a request.
+func (o *order) Push(r reconcile.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	priority, _ := o.requestedPriority(r)
+	ns := o.namespaces[r.Namespace]
+	if ns == nil {
+		ns = &namespace{index: -1, holds: o.running[r.Namespace] >= o.most}
+		o.namespaces[r.Namespace] = ns
+	}
+	o.catchUp(ns)
 	o.added++
 	one := &item{request: r, priority: priority, added: o.added}
 	o.queued[r] = one
@@ -119,6 +154,8 @@ func (o *order) Push(r reconcile.Request) {
 
 // Touch raises the priority of a queued request that is added again.
 func (o *order) Touch(r reconcile.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	priority, ok := o.requestedPriority(r)
 	one := o.queued[r]
 	if !ok || one == nil || priority <= one.priority {
@@ -132,6 +169,8 @@ func (o *order) Touch(r reconcile.Request) {
 
 // Pop removes the next request.
 func (o *order) Pop() reconcile.Request {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	ns := o.turns[0]
 	next := heap.Pop(&ns.items).(*item)
 	delete(o.queued, next.request)
@@ -141,6 +180,8 @@ func (o *order) Pop() reconcile.Request {
 	if ns.used++; ns.used == o.share {
 		ns.round, ns.used = ns.round+1, 0
 	}
+	o.running[next.request.Namespace]++
+	ns.holds = o.running[next.request.Namespace] >= o.most
 	if len(ns.items) == 0 {
 		heap.Remove(&o.turns, ns.index)
 	} else {
@@ -150,8 +191,6 @@ func (o *order) Pop() reconcile.Request {
 		// Nobody waits, so nobody has used more than a share.
 		o.namespaces = map[string]*namespace{}
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.handedOut[next.request] = next.priority
 	return next.request
 }
@@ -173,8 +212,15 @@ func (i *item) before(other *item) int {
 
 func (i *item) moved(index int) { i.index = index }
 
-// before orders two namespaces with queued requests: by the round of the next request, then as these requests are.
+// before orders two namespaces with queued requests: one that holds half of the workers comes last, then by the round of the next request, then
+// as these requests are.
 func (n *namespace) before(other *namespace) int {
+	if n.holds != other.holds {
+		if n.holds {
+			return 1
+		}
+		return -1
+	}
 	return cmp.Or(cmp.Compare(n.round, other.round), n.items[0].before(other.items[0]))
 }
 

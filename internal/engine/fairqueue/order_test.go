@@ -2,6 +2,7 @@ package fairqueue
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -29,7 +30,7 @@ func (o *order) push(r reconcile.Request, priority int) {
 // TestANamespaceWaitsForFewRequestsOfAnother has a tenant with 5,000 resources, each of which is added again with the highest priority as
 // soon as it was handed out. The only request of another namespace waits for the rest of the first round, and after that for none.
 func TestANamespaceWaitsForFewRequestsOfAnother(t *testing.T) {
-	o := newOrder(few)
+	o := newOrder(few, math.MaxInt)
 	for i := range 5000 {
 		o.push(request("busy", fmt.Sprint(i)), 2)
 	}
@@ -55,7 +56,7 @@ func TestANamespaceWaitsForFewRequestsOfAnother(t *testing.T) {
 
 // TestWhatIsLeftOfTheLastRoundIsUsedOnce has a namespace with pauses beside one that never empties: it does not get more for them.
 func TestWhatIsLeftOfTheLastRoundIsUsedOnce(t *testing.T) {
-	o, ahead := newOrder(few), 0
+	o, ahead := newOrder(few, math.MaxInt), 0
 	for i := range 5000 {
 		o.push(request("busy", fmt.Sprint(i)), 0)
 	}
@@ -74,7 +75,7 @@ func TestWhatIsLeftOfTheLastRoundIsUsedOnce(t *testing.T) {
 
 // TestWithinARoundPrioritiesCountAcrossNamespaces has many namespaces with few requests each: priority decides, then first in, first out.
 func TestWithinARoundPrioritiesCountAcrossNamespaces(t *testing.T) {
-	o := newOrder(few)
+	o := newOrder(few, math.MaxInt)
 	for i := range 100 {
 		o.push(request(fmt.Sprint("ns-", i), "new"), 0)
 	}
@@ -138,7 +139,7 @@ func (m *model) handedOut(t *testing.T, r reconcile.Request, priority int) {
 func TestOrderProperty(t *testing.T) {
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		o, m := newOrder(few), &model{priorities: map[reconcile.Request]int{}, waited: map[string]map[string]int{}}
+		o, m := newOrder(few, math.MaxInt), &model{priorities: map[reconcile.Request]int{}, waited: map[string]map[string]int{}}
 		for range 1000 {
 			for range random.IntN(4) {
 				r := request("busy", fmt.Sprint(random.IntN(5000)))
@@ -169,7 +170,7 @@ func TestOrderProperty(t *testing.T) {
 
 // TestAShareIsUsedUpByRequestsOneAfterTheOther has a namespace that never has more than one request queued, with the highest priority.
 func TestAShareIsUsedUpByRequestsOneAfterTheOther(t *testing.T) {
-	o := newOrder(few)
+	o := newOrder(few, math.MaxInt)
 	o.push(request("quiet", "x"), 0)
 	for i := range few + 1 {
 		o.push(request("busy", fmt.Sprint(i)), 2)
@@ -182,7 +183,7 @@ func TestAShareIsUsedUpByRequestsOneAfterTheOther(t *testing.T) {
 
 // TestTheOrderForgetsNamespacesOfEarlierRounds has namespaces that come once, while one never empties.
 func TestTheOrderForgetsNamespacesOfEarlierRounds(t *testing.T) {
-	o := newOrder(few)
+	o := newOrder(few, math.MaxInt)
 	for i := range 5000 {
 		o.push(request("busy", fmt.Sprint(i)), 0)
 	}

@@ -36,9 +36,9 @@ type delay struct {
 	timer    clock.Timer
 }
 
-// New returns an empty queue.
-func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], clock clock.WithDelayedExecution) *Queue {
-	order := newOrder(share)
+// New returns an empty queue for a number of workers.
+func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], clock clock.WithDelayedExecution, workers int) *Queue {
+	order := newOrder(share, (workers+1)/2)
 	return &Queue{
 		Typed: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{
 			Name: name, Queue: order,
@@ -120,6 +120,12 @@ func (q *Queue) GetWithPriority() (r reconcile.Request, priority int, shutdown b
 	// This reconciliation does what the delayed one was to do.
 	q.undelay(r)
 	return r, q.order.taken(r), false
+}
+
+// Done implements workqueue.TypedInterface.
+func (q *Queue) Done(r reconcile.Request) {
+	q.order.done(r)
+	q.Typed.Done(r)
 }
 
 // Get implements workqueue.TypedInterface.

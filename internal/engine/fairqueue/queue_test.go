@@ -13,13 +13,17 @@ import (
 	"mlkeeper.dev/internal/engine/backoff"
 )
 
-const retry = 10 * time.Second
+const (
+	retry = 10 * time.Second
+	// manyWorkers is for how many workers the queues of these tests are.
+	manyWorkers = 16
+)
 
 // test runs f with an empty queue on a simulated clock.
 func test(t *testing.T, f func(*testing.T, *Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := backoff.NewLimiter[reconcile.Request](backoff.Policy{First: retry, Longest: retry}, clock.RealClock{})
-		q := New("", limiter, clock.RealClock{})
+		q := New("", limiter, clock.RealClock{}, manyWorkers)
 		defer q.ShutDown()
 		f(t, q)
 	})
