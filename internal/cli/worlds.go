@@ -205,6 +205,11 @@ func (r noClusterReader) Background(_ string, _ time.Duration, job controller.Jo
 	return r.reads.ask(r.ctx, job)
 }
 
+// Render implements controller.Reader.
+func (r noClusterReader) Render(name string, every time.Duration, job controller.Job) any {
+	return r.Background(name, every, job)
+}
+
 // Digest implements controller.Reader.
 func (noClusterReader) Digest(...map[string][]byte) string { return digest.Redacted }
 
@@ -472,6 +477,11 @@ func (r *somewhereReader) Targets(wire, namespace string) []*unstructured.Unstru
 // Background implements controller.Reader.
 func (r *somewhereReader) Background(_ string, _ time.Duration, job controller.Job) any {
 	return r.reads.ask(r.ctx, job)
+}
+
+// Render implements controller.Reader.
+func (r *somewhereReader) Render(name string, every time.Duration, job controller.Job) any {
+	return r.Background(name, every, job)
 }
 
 // Digest implements controller.Reader.

@@ -53,8 +53,7 @@ type Options struct {
 	Shards *shard.Shards
 	// Concurrency is the number of reconciles per kind that run at once; the default is 16.
 	Concurrency int
-	// Rendering is called when a question begins whose answer stands: such questions render, which makes much garbage. Nil
-	// is told nothing.
+	// Rendering is called when a rendering begins, which makes much garbage. Nil is told nothing.
 	Rendering func()
 	// Clock is the engine's clock; the default is the real one.
 	Clock clock.WithTicker

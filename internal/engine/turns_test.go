@@ -35,7 +35,7 @@ func TestWhoWaitsForLongIsTold(t *testing.T) {
 				{Class: plan.Waiting, Reason: "Fetching", Message: "it is rendered", Remedy: "nothing to do", Brief: true},
 				{Class: plan.Waiting, Reason: "SecretNotFound", Message: "it is absent", Remedy: "create it"},
 			}}
-			p.reader.Background("render", controller.Once, func(ctx context.Context, _ controller.Live) any {
+			p.reader.Render("render", controller.Once, func(ctx context.Context, _ controller.Live) any {
 				workers.Acquire(ctx, "ns", 1)
 				return nil
 			})

@@ -14,6 +14,8 @@ import (
 // and does not fit waits without being overtaken, so that a large one is not starved by small ones.
 type Limit struct {
 	total, each int64
+	// kept is how much of total is for namespaces that use nothing.
+	kept int64
 
 	mu sync.Mutex
 	// used is what is in use by namespace, and busy the sum.
@@ -36,6 +38,14 @@ type waiter struct {
 // New returns a limit of total, of which each namespace may use at most each.
 func New(total, each int64) *Limit {
 	return &Limit{total: total, each: min(total, each), used: map[string]int64{}, last: map[string]int{}}
+}
+
+// NewKeeping returns a limit as New does, of which kept is for namespaces that use nothing: one that asks for the first time waits for none of
+// those that use the rest for long, unless there are many of them.
+func NewKeeping(total, each, kept int64) *Limit {
+	l := New(total, each)
+	l.kept = kept
+	return l
 }
 
 // Acquire waits for n, or for all that a namespace may have where that is less. It returns false, without anything, when the context
@@ -140,11 +150,17 @@ func (l *Limit) give(namespace string, n int64) {
 func (l *Limit) next() int {
 	best := -1
 	for i, w := range l.waiting {
-		if l.used[w.namespace]+w.n <= l.each && (best < 0 || l.before(w.namespace, l.waiting[best].namespace)) {
+		if l.admits(w) && (best < 0 || l.before(w.namespace, l.waiting[best].namespace)) {
 			best = i
 		}
 	}
 	return best
+}
+
+// admits says that a namespace may use what a request asks for once that is free. Of what is kept it is given nothing beside what it uses.
+func (l *Limit) admits(w *waiter) bool {
+	used := l.used[w.namespace]
+	return used+w.n <= l.each && (used == 0 || l.busy+w.n <= l.total-l.kept)
 }
 
 // before says that a namespace is to be given something before another one.

@@ -123,6 +123,29 @@ func TestALargeRequestIsNotStarved(t *testing.T) {
 	})
 }
 
+// TestWhatIsKeptIsForThoseWhoUseNothing has a namespace that uses all that it may while others wait, and then two that ask for the first time.
+func TestWhatIsKeptIsForThoseWhoUseNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &requests{t: t, limit: NewKeeping(4, 3, 2)}
+		for _, name := range []string{"a1", "a2", "a3"} {
+			r.wait(ctx, "a", name, 1)
+		}
+		r.check("a1", "a2")
+		for _, name := range []string{"b", "c"} {
+			r.wait(ctx, name, name+"1", 1)
+			r.wait(ctx, name, name+"2", 1)
+		}
+		r.check("a1", "a2", "b1", "c1")
+		// One is free, of those that are kept: nobody who uses nothing waits for it.
+		r.release("a")
+		r.check("a1", "a2", "b1", "c1")
+		r.release("a", "b")
+		r.check("a1", "a2", "b1", "c1", "a3", "b2")
+		cancel()
+	})
+}
+
 func TestNamespacesThatEndedAreForgotten(t *testing.T) {
 	l := New(2, 1)
 	for _, namespace := range []string{"a", "b"} {

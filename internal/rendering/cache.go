@@ -112,7 +112,7 @@ func (c *Cache[C]) Get(read controller.Reader, job Job[C]) (result *Result[C], d
 			name = request + " " + changed
 		}
 	}
-	result, done = read.Background(name, job.Every, func(ctx context.Context, live controller.Live) any {
+	result, done = read.Render(name, job.Every, func(ctx context.Context, live controller.Live) any {
 		out := c.run(ctx, live, job)
 		c.put(ctx, job.Subject, entry[C]{result: out, request: request, name: name})
 		return out

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 )
 
 // session is the HTTP client of one fetch. A client is never shared: its CA, proxy and connections belong to one custom
@@ -51,7 +52,7 @@ func (s *Store) newSession(ctx context.Context, origin *url.URL, auth Auth) (*se
 		ForceAttemptHTTP2:  true,
 	}
 	g := &gate{
-		next: transport, guard: addresses, origin: origin, body: l.Archive,
+		next: transport, guard: addresses, origin: origin, body: l.Archive, patience: l.Header,
 		rootless: roots.Equal(x509.NewCertPool()),
 	}
 	client := &http.Client{Transport: g, CheckRedirect: func(r *http.Request, via []*http.Request) error {
@@ -122,6 +123,8 @@ type gate struct {
 	authorization string
 	// body bounds the bytes of an answer.
 	body int64
+	// patience is how long a server may take for leastBytes of an answer.
+	patience time.Duration
 	// refs are the names that are looked for in the answers to GET, which are a git server's lists of refs; empty for other servers.
 	refs []string
 	// pack is the answer to POST of a git server, which is held to maxPreamble until the pack begins.
@@ -140,7 +143,8 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := g.admit(r.URL); err != nil {
 		return nil, g.note(err)
 	}
-	r = r.Clone(r.Context())
+	ctx, cancel := context.WithCancel(r.Context())
+	r = r.Clone(ctx)
 	// A referer would tell another host the query of the URL before.
 	r.Header.Del("Referer")
 	r.Header.Set("User-Agent", "mlkeeper")
@@ -152,23 +156,24 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("Authorization", g.authorization)
 	}
 	res, err := g.next.RoundTrip(r)
-	if unknown := new(x509.UnknownAuthorityError); g.rootless && errors.As(err, unknown) {
-		return nil, g.note(noRoots())
-	}
 	if err != nil {
+		cancel()
+		if unknown := new(x509.UnknownAuthorityError); g.rootless && errors.As(err, unknown) {
+			err = noRoots()
+		}
 		return nil, g.note(describe(err))
 	}
+	res.Body = g.bound(r.Method, &pacedBody{ReadCloser: res.Body, patience: g.patience, least: leastBytes, cancel: cancel})
 	if g.strict && res.StatusCode >= 400 {
 		_ = res.Body.Close()
 		return nil, g.note(status(res.StatusCode, res.Header))
 	}
 	_ = g.note(nil)
-	res.Body = g.bound(r.Method, res.Body)
 	return res, nil
 }
 
 // bound bounds the body of an answer.
-func (g *gate) bound(method string, body io.ReadCloser) io.ReadCloser {
+func (g *gate) bound(method string, body *pacedBody) io.ReadCloser {
 	out := &boundedBody{ReadCloser: body, left: g.body, err: g.bodyTooLarge(), gate: g}
 	switch {
 	case len(g.refs) == 0:
@@ -177,7 +182,8 @@ func (g *gate) bound(method string, body io.ReadCloser) io.ReadCloser {
 		return &refsBody{refList{in: out, wanted: g.refs}, out}
 	default:
 		out.left, out.err = maxPreamble, longPreamble()
-		g.pack = out
+		// While a server packs, it may send nothing, or a few bytes now and then (git's uploadpack.keepAlive).
+		g.pack, body.least = out, 0
 	}
 	return out
 }

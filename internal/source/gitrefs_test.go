@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
@@ -48,8 +49,8 @@ func TestRefsThatNobodyLooksForAreNotKept(t *testing.T) {
 		},
 		"over HTTP": func(text string) (*packp.AdvRefs, error) {
 			refs := packp.NewAdvRefs()
-			body := (&gate{refs: refNames("wanted")}).bound("GET", io.NopCloser(strings.NewReader(line("# service=git-upload-pack\n")+"0000"+text)))
-			return refs, refs.Decode(body)
+			answer := io.NopCloser(strings.NewReader(line("# service=git-upload-pack\n") + "0000" + text))
+			return refs, refs.Decode((&gate{refs: refNames("wanted")}).bound("GET", &pacedBody{ReadCloser: answer, patience: time.Minute}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,8 +73,8 @@ type Limits struct {
 	Total time.Duration
 	// Dial is how long connecting may take, and the TLS handshake again; ten seconds by default.
 	Dial time.Duration
-	// Header is how long a server may take to begin its answer; 30 seconds by default, since forges pack archives when
-	// they are asked for.
+	// Header is how long a server may take to begin its answer, and then for each 16 KiB of it; 30 seconds by default, since forges pack
+	// archives when they are asked for.
 	Header time.Duration
 }
 

@@ -20,10 +20,12 @@ import (
 )
 
 const (
-	// maxJobs is how many jobs run at once, whatever the number of custom resources, and maxOfNamespace how many of them are of custom
-	// resources of one namespace.
+	// maxJobs is how many questions run at once, whatever the number of custom resources, and how many renderings beside them. maxOfNamespace is
+	// how many of either are of custom resources of one namespace. The last keptFree are for those of namespaces of which none runs, so that
+	// few namespaces with servers that hardly answer do not hold all.
 	maxJobs        = 32
 	maxOfNamespace = maxJobs / 4
+	keptFree       = maxJobs / 4
 	// timeout bounds one run of a job, which may be a download, without what it waits for a slot or for what namespaces share. That has no bound
 	// of its own: who is told of it keeps his turn, and one that was given up would lose it.
 	timeout = 3 * time.Minute
@@ -41,7 +43,7 @@ type Options[Owner comparable] struct {
 	Namespace func(Owner) string
 	// Done is called after each run of a job, with its owner, and once a run has waited for as long as it may work.
 	Done func(Owner)
-	// Rendering is called when a job begins that runs once: such jobs render, which makes much garbage.
+	// Rendering is called when a rendering begins, which makes much garbage.
 	Rendering func()
 	Log       logr.Logger
 }
@@ -49,7 +51,8 @@ type Options[Owner comparable] struct {
 // Jobs are the jobs of all owners, each by its name.
 type Jobs[Owner comparable] struct {
 	Options[Owner]
-	slots *limit.Limit
+	// questions and renderings are the slots of both: a rendering may wait for a server of a user for minutes, which no question does.
+	questions, renderings *limit.Limit
 	// ctx ends every job; stop ends it.
 	ctx  context.Context
 	stop context.CancelFunc
@@ -87,7 +90,9 @@ type State struct {
 func New[Owner comparable](opts Options[Owner]) *Jobs[Owner] {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Jobs[Owner]{
-		Options: opts, slots: limit.New(maxJobs, maxOfNamespace), ctx: ctx, stop: stop, by: map[Owner]map[string]*state{},
+		Options: opts, ctx: ctx, stop: stop, by: map[Owner]map[string]*state{},
+		questions:  limit.NewKeeping(maxJobs, maxOfNamespace, keptFree),
+		renderings: limit.NewKeeping(maxJobs, maxOfNamespace, keptFree),
 	}
 }
 
@@ -97,6 +102,15 @@ func (j *Jobs[Owner]) Stop() { j.stop() }
 // Get returns what is known of a job, and runs it in the background if it is due now: controller.Once has it run until it succeeds, any
 // other interval again and again.
 func (j *Jobs[Owner]) Get(owner Owner, name string, every time.Duration, job Job) State {
+	return j.get(j.questions, owner, name, every, job)
+}
+
+// Render is Get for a job that fetches or renders, which waits for no question, and no question for it.
+func (j *Jobs[Owner]) Render(owner Owner, name string, every time.Duration, job Job) State {
+	return j.get(j.renderings, owner, name, every, job)
+}
+
+func (j *Jobs[Owner]) get(slots *limit.Limit, owner Owner, name string, every time.Duration, job Job) State {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.by[owner] == nil {
@@ -111,7 +125,7 @@ func (j *Jobs[Owner]) Get(owner Owner, name string, every time.Duration, job Job
 	if one.cancel == nil && (one.ended.IsZero() || !due.IsZero() && !j.Clock.Now().Before(due)) {
 		ctx, cancel := context.WithCancel(j.ctx)
 		one.cancel = cancel
-		go j.run(ctx, owner, one, job, every == controller.Once)
+		go j.run(ctx, slots, owner, one, job)
 	}
 	out := State{Result: one.result, Running: one.cancel != nil, Waits: one.waits, Panicked: one.panicked}
 	if !out.Running {
@@ -132,18 +146,18 @@ func (s *state) due(every time.Duration) time.Time {
 }
 
 // run waits for a slot and runs a job. A job that was dropped meanwhile does not run, and its result is not kept.
-func (j *Jobs[Owner]) run(ctx context.Context, owner Owner, one *state, job Job, once bool) {
+func (j *Jobs[Owner]) run(ctx context.Context, slots *limit.Limit, owner Owner, one *state, job Job) {
 	namespace := j.Namespace(owner)
 	limited, cancel := limit.WithTimeout(log.IntoContext(ctx, j.Log.WithValues("owner", owner)), timeout, func() { j.noteWait(ctx, owner, one) })
 	defer cancel()
-	if !j.slots.Acquire(limited, namespace, 1) {
+	if !slots.Acquire(limited, namespace, 1) {
 		return
 	}
-	defer j.slots.Release(namespace, 1)
+	defer slots.Release(namespace, 1)
 	if ctx.Err() != nil {
 		return
 	}
-	if once {
+	if slots == j.renderings {
 		j.Rendering()
 	}
 	result, panicked := recovered(limited, job)

@@ -121,7 +121,7 @@ func TestADroppedJobEndsAndDoesNotRun(t *testing.T) {
 		p.Get(owner, "hangs", time.Second, hangs)
 		synctest.Wait()
 		for range maxOfNamespace - 1 {
-			p.slots.Acquire(t.Context(), "ns", 1)
+			p.questions.Acquire(t.Context(), "ns", 1)
 		}
 		p.Get(owner, "waits", time.Second, func(context.Context) any {
 			runs++
@@ -130,7 +130,7 @@ func TestADroppedJobEndsAndDoesNotRun(t *testing.T) {
 		synctest.Wait()
 		p.Keep(owner)
 		for range maxOfNamespace - 1 {
-			p.slots.Release("ns", 1)
+			p.questions.Release("ns", 1)
 		}
 		synctest.Wait()
 		if !ended || runs > 0 || len(p.done) > 0 {
@@ -164,7 +164,7 @@ func TestAJobRunsOnceUntilItSucceeds(t *testing.T) {
 			var result atomic.Pointer[any]
 			result.Store(&failure)
 			get := func() State {
-				return p.Get(owner, "models", controller.Once, func(context.Context) any { return *result.Load() })
+				return p.Render(owner, "models", controller.Once, func(context.Context) any { return *result.Load() })
 			}
 			var last time.Duration
 			for i := range 12 {

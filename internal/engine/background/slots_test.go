@@ -3,6 +3,7 @@ package background
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,68 @@ func TestANamespaceUsesAQuarterOfTheSlots(t *testing.T) {
 		synctest.Wait()
 		if running["busy"] != maxJobs/4 || running["quiet"] != 1 {
 			t.Errorf("running: %v", running)
+		}
+	})
+}
+
+// TestSlowServersOfManyNamespacesHoldNobodyUp has four namespaces fetch from servers that never answer, as often as they may, and then one that
+// fetches something. It has a slot at once, and so have seven more.
+func TestSlowServersOfManyNamespacesHoldNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newJobs()
+		defer p.Stop()
+		running := map[string]int{}
+		hangs := func(owner string) Job {
+			return func(ctx context.Context) any {
+				p.mu.Lock()
+				running[p.Namespace(owner)]++
+				p.mu.Unlock()
+				<-ctx.Done()
+				return nil
+			}
+		}
+		for i := range 10 {
+			for _, busy := range []string{"a", "b", "c", "d"} {
+				owner := fmt.Sprintf("%s/%d", busy, i)
+				p.Render(owner, "chart", controller.Once, hangs(owner))
+			}
+			synctest.Wait()
+		}
+		for i := range 8 {
+			owner := fmt.Sprintf("quiet-%d/x", i)
+			p.Render(owner, "chart", controller.Once, hangs(owner))
+			p.Render(owner, "second", controller.Once, hangs(owner))
+		}
+		synctest.Wait()
+		for i := range 8 {
+			if ns := fmt.Sprint("quiet-", i); running[ns] != 1 {
+				t.Errorf("%d jobs of %s run", running[ns], ns)
+			}
+		}
+		if all := running["a"] + running["b"] + running["c"] + running["d"]; all != maxJobs-keptFree {
+			t.Errorf("running: %v", running)
+		}
+	})
+}
+
+// TestQuestionsWaitForNoFetch has every slot for fetches in use, and a namespace whose fetches have all that it may have, and asks a server of it.
+func TestQuestionsWaitForNoFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newJobs()
+		defer p.Stop()
+		for i := range 10 * maxJobs {
+			p.Render(fmt.Sprintf("%d/x", i/maxOfNamespace), fmt.Sprint(i), controller.Once, func(ctx context.Context) any {
+				<-ctx.Done()
+				return nil
+			})
+		}
+		synctest.Wait()
+		for _, owner := range []string{"0/server", "other/server"} {
+			p.Get(owner, "models", time.Second, func(context.Context) any { return 1 })
+			synctest.Wait()
+			if got := p.Get(owner, "models", time.Second, nil); got.Result != 1 {
+				t.Errorf("the question of %s: %+v", owner, got)
+			}
 		}
 	})
 }
@@ -94,7 +157,7 @@ func TestAJobThatWaitsForASlotSaysSo(t *testing.T) {
 		p := newJobs()
 		defer p.Stop()
 		for range maxOfNamespace {
-			p.slots.Acquire(t.Context(), "ns", 1)
+			p.questions.Acquire(t.Context(), "ns", 1)
 		}
 		job := func(ctx context.Context) any {
 			if deadline, _ := ctx.Deadline(); time.Until(deadline) != timeout {
@@ -108,7 +171,7 @@ func TestAJobThatWaitsForASlotSaysSo(t *testing.T) {
 			t.Fatalf("while it waits: %+v", got)
 		}
 		<-p.done
-		p.slots.Release("ns", 1)
+		p.questions.Release("ns", 1)
 		<-p.done
 		if got := p.Get(owner, "chart", controller.Once, job); got.Result != 1 || got.Waits {
 			t.Errorf("after its run: %+v", got)

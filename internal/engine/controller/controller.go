@@ -178,6 +178,8 @@ type Reader interface {
 	// reconcile does not name it. It has three minutes, without what it waits for its turn; where it has no result and has waited for as long, the
 	// message of a plan.Problem that is Brief says so. In the steady state a job runs Once, or seldom and without a read of the cluster.
 	Background(name string, every time.Duration, job Job) any
+	// Render is Background for a job that fetches or renders: it may take minutes, and neither waits for those of Background nor holds them up.
+	Render(name string, every time.Duration, job Job) any
 	// Digest returns a digest of the data of Secrets, for annotations that restart pods when it changes (invariant 16). Its key is that of
 	// the installation, so that who reads the annotation cannot try passwords against it. Equal data of two custom resources has two
 	// digests.

@@ -292,7 +292,16 @@ func (r *Reader) Targets(wire, namespace string) []*unstructured.Unstructured {
 
 // Background implements controller.Reader.
 func (r *Reader) Background(name string, every time.Duration, job controller.Job) any {
-	state := r.shared.Jobs.Get(r.referrer, name, every, func(ctx context.Context) any { return job(ctx, r.shared.Live) })
+	return r.note(name, r.shared.Jobs.Get(r.referrer, name, every, func(ctx context.Context) any { return job(ctx, r.shared.Live) }))
+}
+
+// Render implements controller.Reader.
+func (r *Reader) Render(name string, every time.Duration, job controller.Job) any {
+	return r.note(name, r.shared.Jobs.Render(r.referrer, name, every, func(ctx context.Context) any { return job(ctx, r.shared.Live) }))
+}
+
+// note notes what is known of a job, and returns its result.
+func (r *Reader) note(name string, state background.State) any {
 	r.jobs = append(r.jobs, name)
 	r.unanswered = r.unanswered || state.Running && state.Result == nil
 	r.waits = r.waits || state.Waits && state.Result == nil

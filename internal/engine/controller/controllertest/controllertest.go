@@ -178,6 +178,11 @@ func (c *Cluster) Background(name string, every time.Duration, job controller.Jo
 	return c.Answers[name]
 }
 
+// Render implements controller.Reader as Background does.
+func (c *Cluster) Render(name string, every time.Duration, job controller.Job) any {
+	return c.Background(name, every, job)
+}
+
 // Digest implements controller.Reader.
 func (c *Cluster) Digest(secrets ...map[string][]byte) string { return c.DigestKey.Secrets(secrets...) }
 
