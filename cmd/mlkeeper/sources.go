@@ -156,7 +156,7 @@ func (s *sources) refuseCluster(cfg *rest.Config, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	s.cluster = clusternet.New(client, log.WithName("source"))
+	s.cluster = clusternet.New(client, len(s.deny) > 0, log.WithName("source"))
 	return nil
 }
 

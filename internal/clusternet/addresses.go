@@ -2,6 +2,7 @@ package clusternet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -46,13 +47,16 @@ type Addresses struct {
 	// ranges then.
 	nodes, services *ranges
 	assumed         []netip.Prefix
+	// named says that the administrator names the ranges of pods that no Node names.
+	named bool
 	// told says that the absence of ranges of pods was logged.
 	told bool
 }
 
-// New knows the addresses of the cluster of a client.
-func New(client dynamic.Interface, log logr.Logger) *Addresses {
-	a := &Addresses{client: client, log: log}
+// New knows the addresses of the cluster of a client. named says that the administrator names ranges that are refused beside them: those of pods
+// are not guessed then.
+func New(client dynamic.Interface, named bool, log logr.Logger) *Addresses {
+	a := &Addresses{client: client, named: named, log: log}
 	a.ctx, a.cancel = context.WithCancel(source.Context(context.Background(), log))
 	return a
 }
@@ -66,7 +70,7 @@ func (a *Addresses) Prefixes(ctx context.Context) ([]netip.Prefix, error) {
 		return nil, err
 	}
 	var out []netip.Prefix
-	pods := false
+	count, pods := 0, false
 	for _, r := range []*ranges{a.services, a.nodes} {
 		if r == nil {
 			continue
@@ -79,15 +83,29 @@ func (a *Addresses) Prefixes(ctx context.Context) ([]netip.Prefix, error) {
 			out = append(out, found.prefixes...)
 			pods = pods || found.pods
 		}
+		if r == a.nodes {
+			count = len(r.informer.GetStore().ListKeys())
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !pods && !a.told {
-		a.told = true
-		a.log.Info("no Node names the range of its pods, since the network plugin assigns their addresses by itself; " +
-			"name that range by --source-deny-cidr, so that sources are not fetched from pods")
+	out = append(out, a.assumed...)
+	if count == 0 || pods || a.named {
+		return out, nil
 	}
-	return append(out, a.assumed...), nil
+	if !a.told {
+		a.told = true
+		a.log.Info("no Node names the range of its pods, since the network plugin assigns their addresses by itself; no source is fetched from private " +
+			"addresses. Name that range by --source-deny-cidr to have the others fetched from, or allow addresses by --source-allow-cidr")
+	}
+	return append(out, private...), nil
+}
+
+// private are the ranges in which the addresses of pods are that no Node tells (RFC 1918, RFC 6598 and RFC 4193): network plugins that have ranges
+// of their own take them from there by default, such as Calico 192.168.0.0/16.
+var private = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
 }
 
 // open begins the watches, once.
@@ -204,6 +222,7 @@ func unreadable(resource schema.GroupVersionResource, err error) error {
 func ofNode(u *unstructured.Unstructured, out *entry) {
 	ranges, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "podCIDRs")
 	out.add(ranges)
+	out.addSubnets(u.GetAnnotations()[ovnSubnets])
 	out.pods = len(out.prefixes) > 0
 	addresses, _, _ := unstructured.NestedSlice(u.Object, "status", "addresses")
 	for _, one := range addresses {
@@ -215,6 +234,27 @@ func ofNode(u *unstructured.Unstructured, out *entry) {
 		text, _ := address["address"].(string)
 		if ip, err := netip.ParseAddr(text); err == nil {
 			out.prefixes = append(out.prefixes, netip.PrefixFrom(ip, ip.BitLen()))
+		}
+	}
+}
+
+// ovnSubnets is the annotation in which OVN-Kubernetes, and so OpenShift, names the ranges of a node's pods by their networks, whose spec.podCIDRs is
+// empty there: one range, or a list (ovn-kubernetes: go-controller/pkg/util/subnet_annotations.go).
+const ovnSubnets = "k8s.ovn.org/node-subnets"
+
+func (e *entry) addSubnets(text string) {
+	var networks map[string]any
+	if json.Unmarshal([]byte(text), &networks) != nil {
+		return
+	}
+	for _, subnets := range networks {
+		list, many := subnets.([]any)
+		if !many {
+			list = []any{subnets}
+		}
+		for _, one := range list {
+			subnet, _ := one.(string)
+			e.add([]string{subnet})
 		}
 	}
 }

@@ -51,7 +51,7 @@ func cluster(t *testing.T, objects ...string) *dynamicfake.FakeDynamicClient {
 
 func addressesOf(t *testing.T, client *dynamicfake.FakeDynamicClient) *Addresses {
 	t.Helper()
-	a := New(client, logr.Discard())
+	a := New(client, false, logr.Discard())
 	t.Cleanup(a.Close)
 	return a
 }
@@ -120,6 +120,38 @@ func TestAClusterWithoutServiceCIDRs(t *testing.T) {
 		if action.GetVerb() == "watch" && action.GetResource() == serviceCIDRs {
 			t.Error("what is not served is watched")
 		}
+	}
+}
+
+// TestPodsWhoseRangeNoNodeNames may be at any private address, unless the administrator names their range. One Node that names its range tells that
+// the others will.
+func TestPodsWhoseRangeNoNodeNames(t *testing.T) {
+	const (
+		nameless = `{apiVersion: v1, kind: Node, metadata: {name: c}, status: {addresses: [{type: InternalIP, address: 203.0.113.7}]}}`
+		ovn      = `{apiVersion: v1, kind: Node, metadata: {name: d, annotations: {k8s.ovn.org/node-subnets: '{"default": "10.1.2.0/24"}'}}}`
+		ovnDual  = `{apiVersion: v1, kind: Node, metadata: {name: d, annotations: {k8s.ovn.org/node-subnets: '{"a": ["10.1.2.0/24", "fd01::/64"], "b": [1]}'}}}`
+		ovnNone  = `{apiVersion: v1, kind: Node, metadata: {name: d, annotations: {k8s.ovn.org/node-subnets: 10.1.2.0/24}}}`
+		service  = "10.96.0.0/16 fd00:96::/112"
+		all      = " 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7"
+	)
+	for name, c := range map[string]struct {
+		objects []string
+		named   bool
+		want    string
+	}{
+		"none names it":                     {[]string{nameless, ofServices}, false, service + " 203.0.113.7/32" + all},
+		"the administrator does":            {[]string{nameless, ofServices}, true, service + " 203.0.113.7/32"},
+		"one Node does":                     {[]string{nameless, nodeB, ofServices}, false, service + " 203.0.113.7/32 10.244.1.0/24"},
+		"OVN-Kubernetes does":               {[]string{ovn, ofServices}, false, service + " 10.1.2.0/24"},
+		"OVN-Kubernetes names several":      {[]string{ovnDual, ofServices}, false, service + " 10.1.2.0/24 fd01::/64"},
+		"an annotation that is none":        {[]string{ovnNone, ofServices}, false, service + all},
+		"there is no Node, and no pod then": {[]string{ofServices}, false, service},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := New(cluster(t, c.objects...), c.named, logr.Discard())
+			t.Cleanup(a.Close)
+			wantPrefixes(t, a, strings.Fields(c.want)...)
+		})
 	}
 }
 

@@ -137,6 +137,17 @@ func TestTheClustersAddressesAreRefused(t *testing.T) {
 			t.Errorf("%+v is refused, though it is allowed", r)
 		}
 	}
+	// A cluster whose Nodes name no ranges of pods: all private addresses, but for those that are allowed.
+	now = prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+	for _, r := range append(requests, Request{URI: "https://172.31.0.1/x"}, Request{URI: "http://[fd00::1]/x"}) {
+		if got := reason(s, r); got != ReasonAddressRefused {
+			t.Errorf("%+v: %q", r, got)
+		}
+	}
+	if got := reason(allowing, requests[0]); got == ReasonAddressRefused {
+		t.Errorf("%+v is refused, though it is allowed", requests[0])
+	}
+	now = nil
 	// What is not known to be outside the cluster is not fetched.
 	failed = errors.New("the operator may not list and watch nodes")
 	archive := serve(t, false, static(forge(t)))

@@ -89,7 +89,7 @@ func addressesOf(t *testing.T, account *rest.Config) *clusternet.Addresses {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := clusternet.New(watches, logr.Discard())
+	out := clusternet.New(watches, true, logr.Discard())
 	t.Cleanup(out.Close)
 	return out
 }
