@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,22 +41,31 @@ func admits(t *testing.T, policy *networkingv1.NetworkPolicy, from caller, port 
 	})
 }
 
-// policyOf is the rendered NetworkPolicy, and the labels of the pods.
-func policyOf(t *testing.T, cr *v1.TrustyAIService) (*networkingv1.NetworkPolicy, labels.Set) {
+// policyOf is the rendered NetworkPolicy, the labels of the pods, and the port of these to which the Service has one without TLS.
+func policyOf(t *testing.T, cr *v1.TrustyAIService) (policy *networkingv1.NetworkPolicy, pods labels.Set, plain int32) {
 	t.Helper()
 	c := newCluster(gvkServiceCA, gvkConstraints)
 	c.Put(parse(t, pvYAML))
 	_, p := gatherAndRender(t, c, cr)
-	policy := &networkingv1.NetworkPolicy{}
+	policy = &networkingv1.NetworkPolicy{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(mustFind(t, p, "NetworkPolicy", ServiceName(cr)+"-secured").Object, policy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods, _, err := unstructured.NestedStringMap(mustFind(t, p, "Deployment", ServiceName(cr)).Object, "spec", "template", "metadata", "labels")
+	service := &corev1.Service{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(mustFind(t, p, "Service", ServiceName(cr)).Object, service); err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range service.Spec.Ports {
+		if port.Name == "http" {
+			plain = port.TargetPort.IntVal
+		}
+	}
+	pods, _, err = unstructured.NestedStringMap(mustFind(t, p, "Deployment", ServiceName(cr)).Object, "spec", "template", "metadata", "labels")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policy, pods
+	return policy, pods, plain
 }
 
 // Test_ASecuredServiceIsClosed goes through everybody who could reach the API beside the proxy, which asks nobody who he is.
@@ -66,7 +76,7 @@ func Test_ASecuredServiceIsClosed(t *testing.T) {
 	isvcPod, prometheus := labels.Set{"serving.kserve.io/inferenceservice": "m"}, labels.Set{"app.kubernetes.io/name": "prometheus"}
 	for _, spec := range []string{adrSpec + "  exposure: Secured\n", upstreamSpec, upstreamSpec + "  imageGeneration: Python\n"} {
 		cr := custom(t, spec)
-		policy, pods := policyOf(t, cr)
+		policy, pods, plain := policyOf(t, cr)
 		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 		if err != nil || selector.Empty() || !selector.Matches(pods) {
 			t.Errorf("the policy selects %v (%v), and the pods are %v", policy.Spec.PodSelector, err, pods)
@@ -93,6 +103,9 @@ func Test_ASecuredServiceIsClosed(t *testing.T) {
 				if got := admits(t, policy, c.from, port); got != want {
 					t.Errorf("%s reaches the port %d: %v", name, port, got)
 				}
+			}
+			if plain == 0 || admits(t, policy, c.from, plain) {
+				t.Errorf("%s reaches the port %d by the port of the Service without TLS", name, plain)
 			}
 		}
 	}
