@@ -1,4 +1,4 @@
-// Package config holds the manifests of this folder, for the command that prints an installation. It holds no logic.
+// Package config holds the manifests of this folder, for the commands that print and that check an installation. It holds no logic.
 package config
 
 import "embed"

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -80,8 +81,10 @@ Nothing is written. The exit status is 1 if there is a problem.`,
 type checker struct {
 	*cluster
 	controllers []controller.Any
-	pre         bool
-	report      CheckReport
+	// manifests holds config/, whose Roles the manager needs in its own namespace.
+	manifests fs.FS
+	pre       bool
+	report    CheckReport
 }
 
 func runCheck(cmd *cobra.Command, env Environment, f checkFlags) error {
@@ -99,7 +102,7 @@ func runCheck(cmd *cobra.Command, env Environment, f checkFlags) error {
 	if err != nil {
 		return err
 	}
-	c := &checker{cluster: cluster, controllers: env.Controllers(), pre: f.pre, report: CheckReport{Checks: []Check{}}}
+	c := &checker{cluster: cluster, controllers: env.Controllers(), manifests: env.Manifests, pre: f.pre, report: CheckReport{Checks: []Check{}}}
 	if err := c.run(cmd.Context(), env, f.controllers); err != nil {
 		return err
 	}

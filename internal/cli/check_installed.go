@@ -147,13 +147,13 @@ func (c *checker) managerRights(ctx context.Context, m managerState) error {
 			known = append(known, r.Name())
 		}
 	}
-	roles, err := rolesFor(c.controllers, known, true)
+	grants, err := c.grants(m, known)
 	if err != nil {
 		return err
 	}
 	user := "system:serviceaccount:" + m.account.namespace + ":" + m.account.name
-	for _, r := range roles {
-		missing, err := c.missing(ctx, user, r.rules)
+	for _, g := range grants {
+		missing, err := c.missing(ctx, user, g.namespace, g.rules)
 		if apierrors.IsForbidden(err) {
 			c.add(checkWarning, "rights", "you may not ask for the rights of %s, which takes create of subjectaccessreviews.authorization.k8s.io", user)
 			return nil
@@ -162,10 +162,10 @@ func (c *checker) managerRights(ctx context.Context, m managerState) error {
 			return err
 		}
 		if len(missing) > 0 {
-			c.add(checkProblem, "ClusterRole "+r.name, "%s may not %s: run make deploy of this release", user, strings.Join(missing, ", "))
+			c.add(checkProblem, g.subject, "%s may not %s: run make deploy of this release", user, strings.Join(missing, ", "))
 			continue
 		}
-		c.add(checkOK, "ClusterRole "+r.name, "%s has its rights", user)
+		c.add(checkOK, g.subject, "%s has its rights", user)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ var installRules = func() []rule {
 
 // installRights checks that the user may install MLKeeper.
 func (c *checker) installRights(ctx context.Context) error {
-	all, err := c.missing(ctx, "", []rule{{group: "*", resources: []string{"*"}, verbs: []string{"*"}}})
+	all, err := c.missing(ctx, "", "", []rule{{group: "*", resources: []string{"*"}, verbs: []string{"*"}}})
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (c *checker) installRights(ctx context.Context) error {
 		c.add(checkOK, "rights", "you may do everything")
 		return nil
 	}
-	missing, err := c.missing(ctx, "", installRules)
+	missing, err := c.missing(ctx, "", "", installRules)
 	if err != nil {
 		return err
 	}
@@ -212,8 +212,9 @@ func (c *checker) installRights(ctx context.Context) error {
 	return nil
 }
 
-// missing are the rights of some rules that a user does not have in all namespaces: the one who asks where none is named.
-func (c *checker) missing(ctx context.Context, user string, rules []rule) ([]string, error) {
+// missing are the rights of some rules that a user does not have in a namespace, or in all of them where none is named: the one who asks where no
+// user is named.
+func (c *checker) missing(ctx context.Context, user, namespace string, rules []rule) ([]string, error) {
 	var out []string
 	for _, r := range rules {
 		for _, resource := range r.resources {
@@ -222,7 +223,7 @@ func (c *checker) missing(ctx context.Context, user string, rules []rule) ([]str
 				for _, name := range append(slices.Clone(r.names), "")[:max(1, len(r.names))] {
 					resource, subresource, _ := strings.Cut(resource, "/")
 					may, err := c.may(ctx, user, authorizationv1.ResourceAttributes{
-						Group: r.group, Resource: resource, Subresource: subresource, Verb: verb, Name: name,
+						Namespace: namespace, Group: r.group, Resource: resource, Subresource: subresource, Verb: verb, Name: name,
 					})
 					if err != nil {
 						return nil, err

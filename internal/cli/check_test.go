@@ -300,6 +300,44 @@ func TestRightsToInstallAreThoseOfTheManifests(t *testing.T) {
 	has(sliceGVK, "list")
 }
 
+// TestCheckOfTheRolesInTheOperatorsOwnNamespace: they are asked for in that namespace alone, and those of a controller only where the manager runs
+// it.
+func TestCheckOfTheRolesInTheOperatorsOwnNamespace(t *testing.T) {
+	const payloads, digests, leases = "Role mlkeeper-system/mlkeeper-kserve-payloads", "Role mlkeeper-system/mlkeeper-digest-key",
+		"Role mlkeeper-system/mlkeeper-leader-election"
+	checksWithout := func(status int, lacks func(namespace, verb, resource, name string) bool, controllers ...string) map[string]Check {
+		objects := []*unstructured.Unstructured{managerOf(1, controllers...), shipped(t, "inventories.keeper.mlkeeper.dev"), shipped(t, tasDefinition)}
+		for _, name := range []string{"compositiondefinitions", "compositionelements", "pendingorders"} {
+			objects = append(objects, shipped(t, name+".keeper.mlkeeper.dev"))
+		}
+		c := checked(t, everything, objects...)
+		c.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			u := a.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured).DeepCopy()
+			asked, _, _ := unstructured.NestedStringMap(u.Object, "spec", "resourceAttributes")
+			allowed := !lacks(asked["namespace"], asked["verb"], asked["resource"], asked["name"])
+			return true, u, unstructured.SetNestedField(u.Object, allowed, "status", "allowed")
+		})
+		return checks(t, c, status)
+	}
+	all := checksWithout(1, func(namespace, verb, resource, name string) bool {
+		return namespace == "mlkeeper-system" && resource == "secrets" && verb == "list" && name == ""
+	}, "trustyai", "kserve")
+	expect(t, all[payloads], checkProblem, "mlkeeper-controller-manager may not list secrets", "make deploy")
+	expect(t, all[digests], checkOK)
+	expect(t, all[leases], checkOK)
+	expect(t, all["ClusterRole mlkeeper-engine"], checkOK)
+	all = checksWithout(1, func(namespace, _, _, _ string) bool { return namespace != "" }, "trustyai")
+	expect(t, all[leases], checkProblem, "get/list/create/update/delete leases.coordination.k8s.io, create/patch events")
+	expect(t, all[digests], checkProblem, "may not get secrets, create secrets")
+	if one, found := all[payloads]; found {
+		t.Errorf("the manager runs no participant, and %q is asked for: %+v", payloads, one)
+	}
+	all = checksWithout(0, func(namespace, _, resource, _ string) bool {
+		return namespace != "mlkeeper-system" && resource == "leases"
+	}, "trustyai", "kserve")
+	expect(t, all[payloads], checkOK)
+}
+
 // managerOf is the manager as config/ deploys it.
 func managerOf(available int64, controllers ...string) *unstructured.Unstructured {
 	args := []any{"manager", "--controllers="}
@@ -325,7 +363,7 @@ func TestCheckOfAnInstallation(t *testing.T) {
 	expect(t, all[manager], checkOK, "trustyai")
 	expect(t, all[tasDefinition], checkOK, "of this release")
 	expect(t, all[role], checkOK, "system:serviceaccount:mlkeeper-system:mlkeeper-controller-manager")
-	if len(all) != 6 {
+	if len(all) != 8 {
 		t.Errorf("%d checks, although one controller runs: %v", len(all), all)
 	}
 	may := func(user, verb, resource string) bool {

@@ -19,7 +19,7 @@ type Environment struct {
 	Controllers func() []controller.Any
 	// Definitions holds the CustomResourceDefinitions of the controllers as bases/*.yaml.
 	Definitions fs.FS
-	// Manifests holds config/, for the command that prints an installation.
+	// Manifests holds config/, for the commands that print and that check an installation.
 	Manifests fs.FS
 	// Terminal says how to print; nil stands for the defaults.
 	Terminal *Terminal

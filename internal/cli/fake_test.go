@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/config"
 	"mlkeeper.dev/config/crd"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
@@ -102,7 +103,7 @@ func simplePlan(_ controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) 
 func environment(r controller.Any, c *cluster) Environment {
 	return Environment{
 		Connection: &Connection{fake: c}, Controllers: func() []controller.Any { return []controller.Any{r} }, Definitions: crd.Definitions,
-		Now: func() time.Time { return now },
+		Manifests: config.Manifests, Now: func() time.Time { return now },
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mlkeeper.dev/config"
 	"mlkeeper.dev/config/crd"
 	"mlkeeper.dev/internal/cli"
 	"mlkeeper.dev/internal/engine/controller"
@@ -30,7 +31,7 @@ func check(t *testing.T, c *cluster.Cluster, args ...string) (status int, report
 		t.Fatal(err)
 	}
 	cmd := cli.NewCheckCommand(cli.Environment{
-		Connection: connection, Definitions: crd.Definitions, Now: time.Now,
+		Connection: connection, Definitions: crd.Definitions, Manifests: config.Manifests, Now: time.Now,
 		Controllers: func() []controller.Any {
 			return []controller.Any{
 				controller.Erase(trustyai.Definition(), trustyai.New(trustyai.Settings{})),
