@@ -79,6 +79,9 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 	for _, shared := range def.Shared {
 		e.informers.ShareWatch(shared.GVK, shared.Name)
 	}
+	for _, gvk := range def.ConfirmAbsence {
+		e.informers.ConfirmAbsence(def.GVK.GroupKind(), gvk)
+	}
 	for _, gvk := range def.Children {
 		e.informers.WatchChildren(gvk, def.Controller, s.childChanged)
 	}

@@ -27,6 +27,8 @@ func Definition() controller.Definition[*keeper.CompositionElement] {
 		},
 		Children:   []schema.GroupVersionKind{gvkService},
 		AlsoServed: []schema.GroupVersionKind{gvkKnative},
+		// The participant creates the Secret with what was ordered, and then writes the element that refers to it.
+		ConfirmAbsence: []schema.GroupVersionKind{gvkSecret},
 		// The ACM runtime ordered it, and is told.
 		WarningsOnly: true,
 		Rules: []controller.Rule{

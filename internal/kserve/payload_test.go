@@ -3,6 +3,7 @@ package kserve
 import (
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,5 +60,13 @@ func TestTheServicesAreThoseOfTheSecret(t *testing.T) {
 		if facts, err := (system{}).Gather(t.Context(), cluster, leaving); err != nil || len(facts.Services) > 0 {
 			t.Errorf("%s: of what is removed the services are %v, %v", of, facts.Services, err)
 		}
+	}
+}
+
+// TestAnAbsentPayloadIsConfirmed: the participant creates the Secret right before the element that refers to it, and the watches are not in order.
+// The absence of the Secret is confirmed, so that no element says PayloadNotFound for a moment.
+func TestAnAbsentPayloadIsConfirmed(t *testing.T) {
+	if !slices.Contains(Definition().ConfirmAbsence, gvkSecret) {
+		t.Errorf("only the absence of %v is confirmed", Definition().ConfirmAbsence)
 	}
 }

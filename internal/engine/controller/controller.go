@@ -57,6 +57,9 @@ type Definition[C client.Object] struct {
 	AlsoServed []schema.GroupVersionKind
 	// Shared are objects that custom resources of every namespace refer to under the same name; one watch serves them all.
 	Shared []Named
+	// ConfirmAbsence are the kinds of objects that are created right before a custom resource which refers to them. The watch of the custom
+	// resource may be ahead of theirs, so that an absence is confirmed by a live read, once for each reference.
+	ConfirmAbsence []schema.GroupVersionKind
 	// WakeSiblings wakes the other custom resources of the namespace when one is created, becomes Ready, ceases to be so or is
 	// deleted, for controllers in which one of several comes first.
 	WakeSiblings bool

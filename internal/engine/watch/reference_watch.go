@@ -21,7 +21,8 @@ import (
 type syncState int
 
 const (
-	// stateNeedsGet is the state of an object that was referenced only after the watch had dropped it: it needs a live GET.
+	// stateNeedsGet is the state of an object that was referenced only after the watch had dropped it, or whose absence is to be confirmed: it
+	// needs a live GET.
 	stateNeedsGet syncState = iota
 	// stateSynced is the state of an object that the watch keeps up to date.
 	stateSynced
@@ -35,6 +36,8 @@ type referencedObject struct {
 	state     syncState
 	// meta is nil while the object does not exist.
 	meta *metav1.PartialObjectMetadata
+	// confirms says that a list without the object does not tell that it is absent, while it was not read.
+	confirms bool
 	// deletedVersion is the resource version of the last deletion.
 	deletedVersion string
 }
@@ -84,6 +87,15 @@ func (w *refWatch) addReferrer(name string, referrer Referrer) {
 		w.objects[name] = ref
 	}
 	ref.referrers[referrer] = struct{}{}
+}
+
+// confirmAbsence has an object read that is not seen: a new referrer relies on its absence.
+func (w *refWatch) confirmAbsence(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ref := w.objects[name]; ref.meta == nil {
+		ref.confirms, ref.state = true, stateNeedsGet
+	}
 }
 
 // removeReferrer removes a referrer of an object. It returns true if no referenced object is left.
@@ -292,7 +304,7 @@ func (s *refStore) Replace(items []any, version string) error {
 		}
 	}
 	for name, ref := range w.objects {
-		if !listed[name] {
+		if !listed[name] && !(ref.confirms && ref.state == stateNeedsGet) {
 			toEnqueue = append(toEnqueue, ref.markAbsent(version)...)
 		}
 	}

@@ -6,11 +6,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/go-logr/logr"
 
+	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/watch/source"
 )
 
@@ -215,5 +222,93 @@ func TestResourceDecodingNeverFails(t *testing.T) {
 		if again := transformResource(decode, out); again != out {
 			t.Errorf("%s: decoded twice", name)
 		}
+	}
+}
+
+// laggingManager returns a manager whose watch on Secrets the test makes say what it likes, and which reads the Secrets of a cluster live.
+func laggingManager(t *testing.T, there ...string) (m *Manager, reads func() int) {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	client := metadatafake.NewSimpleMetadataClient(scheme)
+	secretsOf := client.Resource(secrets.GroupVersion().WithResource("secrets")).Namespace("ns").(metadatafake.MetadataClient)
+	for _, name := range there {
+		object := meta(name, "uid", "7")
+		object.SetGroupVersionKind(secrets)
+		object.Namespace = "ns"
+		if _, err := secretsOf.CreateFake(object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.ClearActions()
+	m = &Manager{opts: Options{Metadata: client, Catalog: servingSecrets(t)}}
+	m.refs = newReferences(m)
+	return m, func() int { return len(client.Actions()) }
+}
+
+// servingSecrets is a catalog that knows Secrets.
+func servingSecrets(t *testing.T) *catalog.Catalog {
+	t.Helper()
+	disco := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{{
+		GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "secrets", Kind: "Secret", Namespaced: true}},
+	}}}}
+	out := catalog.New(disco, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "CustomResourceDefinitionList",
+		{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}:             "APIServiceList",
+	}), logr.Discard())
+	if err := out.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestAbsenceIsConfirmedWhereTheWatchMayBeBehind: an object is created, and then the custom resource that refers to it. The watch of the custom
+// resource may be the first one to tell. A live read confirms the absence, once for each reference, whether the watch is open or is being opened.
+func TestAbsenceIsConfirmedWhereTheWatchMayBeBehind(t *testing.T) {
+	element := schema.GroupKind{Group: "keeper.mlkeeper.dev", Kind: "CompositionElement"}
+	for name, opened := range map[string]bool{"the watch is open": true, "the watch is being opened": false} {
+		t.Run(name, func(t *testing.T) {
+			m, reads := laggingManager(t, "payload")
+			m.ConfirmAbsence(element, secrets)
+			of, w := Referrer{Kind: element, Name: "e"}, newRefWatch(m.refs, scope{gvk: secrets, namespace: "ns"})
+			s := &refStore{watch: w, backoff: source.NewBackoff(&testclock.FakeClock{}, logr.Discard())}
+			m.refs.watches[w.scope], w.store = w, s
+			list := func() {
+				if err := s.Replace(nil, "5"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if opened {
+				list()
+			} else if _, synced, err := m.Reference(t.Context(), of, secrets, "ns", "payload"); synced || err != nil {
+				t.Fatalf("a list that is not there yet tells of it: %v", err)
+			} else {
+				m.refs.add(of, Ref{secrets, "ns", "absent"})
+				list()
+			}
+			for range 3 {
+				if got, synced, err := m.Reference(t.Context(), of, secrets, "ns", "payload"); got == nil || !synced || err != nil {
+					t.Fatalf("the object is there: %v, %v, %v", got, synced, err)
+				}
+				if got, synced, err := m.Reference(t.Context(), of, secrets, "ns", "absent"); got != nil || !synced || err != nil {
+					t.Fatalf("the object is absent: %v, %v, %v", got, synced, err)
+				}
+			}
+			list()
+			w.expect(t, "absent", stateSynced, "")
+			w.expect(t, "payload", stateSynced, "7")
+			if err := errors.Join(s.Add(meta("payload", "uid", "7")), s.Delete(meta("payload", "uid", "9"))); err != nil {
+				t.Fatal(err)
+			}
+			w.expect(t, "payload", stateSynced, "")
+			if n := reads(); n != 2 {
+				t.Errorf("%d live reads of two references", n)
+			}
+			if got, _, _ := m.Reference(t.Context(), Referrer{Name: "another kind"}, secrets, "ns", "optional"); got != nil || reads() != 2 {
+				t.Errorf("%v: a reference of a kind that does not ask for it costs a read", got)
+			}
+		})
 	}
 }

@@ -56,6 +56,21 @@ func (m *Manager) ShareWatch(gvk schema.GroupVersionKind, name string) {
 	m.refs.shared[sharedName{gvk, name}] = true
 }
 
+// confirmation says that referrers of a kind rely on the absence of objects of a kind.
+type confirmation struct {
+	referrer schema.GroupKind
+	gvk      schema.GroupVersionKind
+}
+
+// ConfirmAbsence has the absence of an object confirmed by one live read for each new reference that custom resources of a kind have to it. It is
+// for objects that are created right before the custom resource that refers to them: the watches are not in order, so that of the custom resource
+// may be ahead of that of the object.
+func (m *Manager) ConfirmAbsence(referrer schema.GroupKind, gvk schema.GroupVersionKind) {
+	m.refs.mu.Lock()
+	defer m.refs.mu.Unlock()
+	m.refs.confirmed[confirmation{referrer, gvk}] = true
+}
+
 // scopeLocked returns the scope of the watch that serves a reference.
 func (r *references) scopeLocked(ref Ref) scope {
 	if r.shared[sharedName{ref.GVK, ref.Name}] {
@@ -74,11 +89,13 @@ type references struct {
 	watches    map[scope]*refWatch
 	byReferrer map[Referrer]map[Ref]struct{}
 	shared     map[sharedName]bool
+	confirmed  map[confirmation]bool
 }
 
 func newReferences(m *Manager) *references {
 	return &references{
 		manager: m, watches: map[scope]*refWatch{}, byReferrer: map[Referrer]map[Ref]struct{}{}, shared: map[sharedName]bool{},
+		confirmed: map[confirmation]bool{},
 	}
 }
 
@@ -103,7 +120,7 @@ func (m *Manager) Reference(ctx context.Context, referrer Referrer, gvk schema.G
 	if err != nil || state != stateNeedsGet {
 		return meta, state == stateSynced, err
 	}
-	// The watch had already dropped the object when this reference was added. It keeps the object since add, so an
+	// The watch had already dropped the object when this reference was added, or may be behind. It keeps the object since add, so an
 	// event that arrives during the read is not lost.
 	got, err := w.liveGet(ctx, namespace, name)
 	if err != nil {
@@ -199,6 +216,9 @@ func (r *references) add(referrer Referrer, ref Ref) *refWatch {
 	}
 	// The referrer is added before the watch starts, so that the first list keeps the object.
 	w.addReferrer(scope.key(ref.Namespace, ref.Name), referrer)
+	if r.confirmed[confirmation{referrer.Kind, ref.GVK}] {
+		w.confirmAbsence(scope.key(ref.Namespace, ref.Name))
+	}
 	r.startOrStopLocked(w)
 	return w
 }
