@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -121,8 +122,9 @@ func kserveWire(clusterDomain string) wiring.Wire {
 		Edit: editLogger,
 		Claim: &wiring.Claim{
 			Fields: loggerFields,
-			Entry: func(target *unstructured.Unstructured, alive []client.Object) (wiring.Entry, bool) {
-				return adoptedLogger(target, alive, clusterDomain)
+			Words:  map[string]string{loggerUpstreamDetail: "declared", loggerOpenDetail: "without-tls"},
+			Entry: func(target *unstructured.Unstructured, alive []client.Object, detail string) (wiring.Entry, bool) {
+				return adoptedLogger(target, alive, clusterDomain, detail)
 			},
 		},
 	}
@@ -158,8 +160,10 @@ var loggerFields = map[string]any{"f:spec": map[string]any{"f:predictor": map[st
 	"f:mode": map[string]any{}, "f:url": map[string]any{},
 }}}}
 
-// adoptedLogger is the entry that a logger stands for which was the original operator's: that of the service at its address, if there is one.
-func adoptedLogger(target *unstructured.Unstructured, alive []client.Object, clusterDomain string) (wiring.Entry, bool) {
+// adoptedLogger is the entry that a logger stands for which was the original operator's: that of the service at its address, if there is one. A
+// service that was Plain and is Secured has the address of one without TLS, which was adopted as what it declared: the claim says that by its
+// detail. A claim of an earlier build has none, and its logger is what it would be adopted as today.
+func adoptedLogger(target *unstructured.Unstructured, alive []client.Object, clusterDomain, detail string) (wiring.Entry, bool) {
 	logger, _, _ := unstructured.NestedFieldNoCopy(target.Object, "spec", "predictor", "logger")
 	fields, _ := logger.(map[string]any)
 	url, _ := fields["url"].(string)
@@ -169,12 +173,12 @@ func adoptedLogger(target *unstructured.Unstructured, alive []client.Object, clu
 	for _, cr := range services(alive, func(cr *v1.TrustyAIService) bool { return !ADRShape(cr) }) {
 		switch url {
 		case LoggerURLIn(cr, clusterDomain):
-			return wiring.Entry{Owner: ownerID(cr), Value: url, Detail: loggerUpstreamDetail}, true
+			return wiring.Entry{Owner: ownerID(cr), Value: url, Detail: cmp.Or(detail, loggerUpstreamDetail)}, true
 		case openLoggerURL(cr, clusterDomain):
-			return wiring.Entry{Owner: ownerID(cr), Value: url, Detail: loggerOpenDetail}, true
+			return wiring.Entry{Owner: ownerID(cr), Value: url, Detail: cmp.Or(detail, loggerOpenDetail)}, true
 		}
 	}
-	return wiring.Entry{Value: url, Detail: loggerUpstreamDetail}, true
+	return wiring.Entry{Value: url, Detail: cmp.Or(detail, loggerUpstreamDetail)}, true
 }
 
 // heldBy is the entry that one of some services has in an InferenceService whose mode is not told: it stays as it is, since each

@@ -3,6 +3,7 @@ package wiring
 import (
 	"reflect"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,7 +13,8 @@ import (
 )
 
 // ClaimManager is the field manager of an entry that an original operator had made and that is MLKeeper's since it was adopted. It differs
-// from FieldManager, so that an annotation that somebody removes is not replaced by it.
+// from FieldManager, so that an annotation that somebody removes is not replaced by it. The name of a claim that says what it is for goes on with a
+// hyphen and a word of Claim.Words.
 const ClaimManager = "mlkeeper-wiring-adopted"
 
 // Claim is how an adopted entry is recorded in an object whose annotations reach pods: in managedFields, since a new annotation would restart
@@ -20,27 +22,60 @@ const ClaimManager = "mlkeeper-wiring-adopted"
 type Claim struct {
 	// Fields are those of the entry, in the form of managedFields.
 	Fields map[string]any
-	// Entry is the one that an object with these fields has. One that belongs to no custom resource that is alive has no owner.
-	Entry func(target *unstructured.Unstructured, alive []client.Object) (Entry, bool)
+	// Words are those for the details of entries, since what an entry looks like does not tell its detail once the custom resource has changed.
+	Words map[string]string
+	// Entry is the one that an object with these fields has. One that belongs to no custom resource that is alive has no owner. The detail is the
+	// one that was claimed, empty for a claim of an earlier build, which does not say it.
+	Entry func(target *unstructured.Unstructured, alive []client.Object, detail string) (Entry, bool)
 }
 
 // Recorded returns the record of an object: its annotation, else what is claimed in it.
 func (w *Wire) Recorded(target *unstructured.Unstructured, alive []client.Object) (Record, error) {
 	r, err := Recorded(target)
-	if err != nil || !r.Empty() || !w.claimed(target) {
+	if err != nil || !r.Empty() {
 		return r, err
 	}
-	if e, ok := w.Claim.Entry(target, alive); ok {
+	detail, claimed := w.claimed(target)
+	if !claimed {
+		return r, nil
+	}
+	if e, ok := w.Claim.Entry(target, alive, detail); ok {
 		r.Entries = []Entry{e}
 	}
 	return r, nil
 }
 
-// claimed says that the entry in an object is claimed.
-func (w *Wire) claimed(u *unstructured.Unstructured) bool {
-	return w.Claim != nil && slices.ContainsFunc(Claims(u), func(one any) bool {
-		return reflect.DeepEqual(one.(map[string]any)["fieldsV1"], any(w.Claim.Fields)) //nolint:forcetypeassert // Claims returns maps only.
-	})
+// claimed says that the entry in an object is claimed, and for which detail; empty where no claim says that.
+func (w *Wire) claimed(u *unstructured.Unstructured) (detail string, claimed bool) {
+	if w.Claim == nil {
+		return "", false
+	}
+	for _, one := range Claims(u) {
+		fields, _ := one.(map[string]any)
+		if !reflect.DeepEqual(fields["fieldsV1"], any(w.Claim.Fields)) {
+			continue
+		}
+		claimed = true
+		for of := range w.Claim.Words {
+			if fields["manager"] == w.Claim.manager(of) {
+				detail = of
+			}
+		}
+	}
+	return detail, claimed
+}
+
+// manager is the field manager of the claim of an entry.
+func (c *Claim) manager(detail string) string {
+	if word := c.Words[detail]; word != "" {
+		return ClaimManager + "-" + word
+	}
+	return ClaimManager
+}
+
+// isClaim says that a field manager is that of a claim.
+func isClaim(manager string) bool {
+	return manager == ClaimManager || strings.HasPrefix(manager, ClaimManager+"-")
 }
 
 // Claims are the parts of the managedFields of an object with which entries are claimed, for Strip to keep.
@@ -49,7 +84,8 @@ func Claims(u *unstructured.Unstructured) []any {
 	all, _ := list.([]any)
 	var out []any
 	for _, one := range all {
-		if fields, ok := one.(map[string]any); ok && fields["manager"] == ClaimManager {
+		fields, _ := one.(map[string]any)
+		if manager, _ := fields["manager"].(string); isClaim(manager) {
 			out = append(out, one)
 		}
 	}
@@ -67,7 +103,7 @@ func KeepClaims(u *unstructured.Unstructured) {
 
 // record writes into an object what is to be remembered: as a claim where the object has the entry already and no annotation.
 func (w *Wire) record(out *unstructured.Unstructured, r Record, edited bool) error {
-	kept := slices.DeleteFunc(out.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == ClaimManager })
+	kept := slices.DeleteFunc(out.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return isClaim(e.Manager) })
 	if len(kept) != len(out.GetManagedFields()) {
 		out.SetManagedFields(kept)
 	}
@@ -76,7 +112,7 @@ func (w *Wire) record(out *unstructured.Unstructured, r Record, edited bool) err
 	}
 	list, _, _ := unstructured.NestedSlice(out.Object, "metadata", "managedFields")
 	list = append(list, map[string]any{
-		"manager": ClaimManager, "operation": string(metav1.ManagedFieldsOperationUpdate), "apiVersion": out.GetAPIVersion(),
+		"manager": w.Claim.manager(r.Entries[0].Detail), "operation": string(metav1.ManagedFieldsOperationUpdate), "apiVersion": out.GetAPIVersion(),
 		"fieldsType": "FieldsV1", "fieldsV1": w.Claim.Fields,
 	})
 	return unstructured.SetNestedSlice(out.Object, list, "metadata", "managedFields")

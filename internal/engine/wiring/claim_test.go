@@ -16,7 +16,7 @@ func claiming() wiring.Wire {
 	wire := setWire()
 	wire.Claim = &wiring.Claim{
 		Fields: map[string]any{"f:data": map[string]any{"f:a": map[string]any{}}},
-		Entry: func(target *unstructured.Unstructured, alive []client.Object) (wiring.Entry, bool) {
+		Entry: func(target *unstructured.Unstructured, alive []client.Object, _ string) (wiring.Entry, bool) {
 			_, found, _ := unstructured.NestedString(target.Object, "data", "a")
 			if len(alive) == 0 {
 				return wiring.Entry{Value: "a"}, found

@@ -59,7 +59,8 @@ func unwireAll(ctx context.Context, api dynamic.NamespaceableResourceInterface, 
 		}
 		for i := range page.Items {
 			item := &page.Items[i]
-			if _, marked := item.GetAnnotations()[keeper.WiringAnnotation]; !marked && !wire.claimed(item) {
+			_, marked := item.GetAnnotations()[keeper.WiringAnnotation]
+			if _, claimed := wire.claimed(item); !marked && !claimed {
 				continue
 			}
 			if err := unwireOne(ctx, api.Namespace(item.GetNamespace()), wire, item, progress); err != nil {
