@@ -207,7 +207,9 @@ func (s *consoleSource) About(ctx context.Context) any {
 	if s.namespace != "" {
 		scope = "namespace " + s.namespace
 	}
-	return map[string]string{"context": Clean(name), "server": Clean(server), "user": Clean(s.whoami(ctx)), "scope": Clean(scope)}
+	return map[string]string{
+		"context": Clean(name), "server": Clean(server), "user": Clean(s.whoami(ctx)), "scope": Clean(scope), "namespace": Clean(s.namespace),
+	}
 }
 
 // whoami asks the API server for the user; empty where it does not tell.
@@ -231,8 +233,8 @@ func (s *consoleSource) open(ctx context.Context, ref console.Ref) (*subject, er
 	if !s.isController(gk) {
 		return nil, fmt.Errorf("MLKeeper has no controller for %s", gk)
 	}
-	if s.namespace != "" && ref.Namespace != "" && ref.Namespace != s.namespace {
-		return nil, fmt.Errorf("the console shows the namespace %s alone", s.namespace)
+	if err := s.shows(ref.Namespace); err != nil {
+		return nil, err
 	}
 	one, err := s.read(ctx, gk, ref.Namespace, ref.Name)
 	if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,11 @@ type noteRow struct {
 }
 
 // Overview implements console.Source: one watch for each kind.
-func (s *consoleSource) Overview(ctx context.Context, feed *console.Feed) error {
+func (s *consoleSource) Overview(ctx context.Context, namespace string, feed *console.Feed) error {
+	if err := s.shows(namespace); err != nil {
+		return err
+	}
+	namespace = cmp.Or(namespace, s.namespace)
 	// What client-go logs about watches that are refused is told by us.
 	ctx, cancel := context.WithCancelCause(logr.NewContext(ctx, logr.Discard()))
 	var running sync.WaitGroup
@@ -59,12 +64,12 @@ func (s *consoleSource) Overview(ctx context.Context, feed *console.Feed) error 
 			}
 			continue
 		}
-		namespace := s.namespace
+		within := namespace
 		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
-			namespace = ""
+			within = ""
 		}
-		i := dynamicinformer.NewFilteredDynamicInformer(s.dynamic, mapping.Resource, namespace, 0, cache.Indexers{}, nil).Informer()
-		if err := s.feed(c, i, feed, cancel); err != nil {
+		i := dynamicinformer.NewFilteredDynamicInformer(s.dynamic, mapping.Resource, within, 0, cache.Indexers{}, nil).Informer()
+		if err := s.feed(c, i, s.remedy(within), feed, cancel); err != nil {
 			return err
 		}
 		running.Go(func() { i.RunWithContext(ctx) })
@@ -81,6 +86,25 @@ func (s *consoleSource) Overview(ctx context.Context, feed *console.Feed) error 
 	return nil
 }
 
+// shows refuses a namespace that is not the one of the command.
+func (s *consoleSource) shows(namespace string) error {
+	if s.namespace != "" && namespace != "" && namespace != s.namespace {
+		return fmt.Errorf("the console shows the namespace %s alone", s.namespace)
+	}
+	return nil
+}
+
+// remedy is what helps a user who may not watch a kind in a namespace, or in all of them. The flags of a shared console are not the user's.
+func (s *consoleSource) remedy(namespace string) string {
+	switch {
+	case namespace != "":
+		return "Request the rights list and watch in the namespace " + namespace + "."
+	case s.shared:
+		return "Request the rights list and watch, or enter a namespace in which you have them at Read namespace."
+	}
+	return "Request the rights list and watch, or name a namespace with -n."
+}
+
 // unserved says that the definition of a controller was missing when that was asked last.
 func (s *consoleSource) unserved(c controller.Any) bool {
 	mapping, err := s.lookup(c.GVK())
@@ -89,7 +113,7 @@ func (s *consoleSource) unserved(c controller.Any) bool {
 
 // feed turns the events of a watch into rows. Credentials that are not accepted any more end all watches, so that no rows stay that were
 // read with them.
-func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, feed *console.Feed, end context.CancelCauseFunc) error {
+func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, remedy string, feed *console.Feed, end context.CancelCauseFunc) error {
 	note := "note/" + c.GVK().Kind
 	remove := func(item any) {
 		if last, ok := item.(cache.DeletedFinalStateUnknown); ok {
@@ -108,7 +132,7 @@ func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, feed
 			for _, item := range i.GetStore().List() {
 				remove(item)
 			}
-			_ = feed.Set(note, noteRow{Clean(fmt.Sprintf("%s is not shown: %v. Request the rights list and watch, or name a namespace with -n.", c.GVK().Kind, err))})
+			_ = feed.Set(note, noteRow{Clean(fmt.Sprintf("%s is not shown: %v. %s", c.GVK().Kind, err, remedy))})
 		}
 	})
 	if err != nil {

@@ -80,7 +80,7 @@ func TestRowsGoWithTheRight(t *testing.T) {
 	defer cancel()
 	feed := console.NewFeed()
 	ended := make(chan error, 1)
-	go func() { ended <- newConsoleSource(r, env, "").Overview(ctx, feed) }()
+	go func() { ended <- newConsoleSource(r, env, "").Overview(ctx, "", feed) }()
 	shows := func(row, note bool) func() bool {
 		return func() bool {
 			rows := feed.Rows()
@@ -96,6 +96,34 @@ func TestRowsGoWithTheRight(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOneNamespaceIsEnough has a user who may read one namespace alone, and looks at all and at that one.
+func TestOneNamespaceIsEnough(t *testing.T) {
+	s, dyn := stackSource(t, fakeController{})
+	dyn.PrependReactor("list", "trustyaiservices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return action.GetNamespace() != "default", nil, apierrors.NewForbidden(schema.GroupResource{Resource: "trustyaiservices"}, "", errors.New("no"))
+	})
+	const row, note = "TrustyAIService.trustyai.opendatahub.io/default/s", "note/TrustyAIService"
+	for _, one := range []struct {
+		namespace, remedy string
+		shared            bool
+	}{
+		{"", "or name a namespace with -n", false},
+		{"", "or enter a namespace in which you have them at Read namespace", true},
+		{"other", "in the namespace other.", true},
+		{"default", "", true},
+	} {
+		s.shared = one.shared
+		rows := feeding(t, overviewOf(s, one.namespace), func(rows map[string]string) bool { return rows[row]+rows[note] != "" })
+		if !strings.Contains(rows[note], one.remedy) || (rows[row] != "") != (one.remedy == "") {
+			t.Errorf("%+v: %v", one, rows)
+		}
+	}
+	s.namespace = "other"
+	if err := s.Overview(t.Context(), "default", console.NewFeed()); err == nil || !strings.Contains(err.Error(), "the namespace other alone") {
+		t.Errorf("another namespace than that of -n is shown: %v", err)
 	}
 }
 

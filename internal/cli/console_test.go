@@ -51,10 +51,15 @@ func feeding(t *testing.T, run func(context.Context, *console.Feed) error, wante
 	}
 }
 
+// overviewOf is the view of the custom resources of a namespace, or of all.
+func overviewOf(s *consoleSource, namespace string) func(context.Context, *console.Feed) error {
+	return func(ctx context.Context, feed *console.Feed) error { return s.Overview(ctx, namespace, feed) }
+}
+
 func TestTheOverviewHasEveryCustomResource(t *testing.T) {
 	_, objects := waiting()
 	s := consoleOf(t, objects...)
-	rows := feeding(t, s.Overview, func(rows map[string]string) bool { return len(rows) > 0 })
+	rows := feeding(t, overviewOf(s, ""), func(rows map[string]string) bool { return len(rows) > 0 })
 	for key, row := range rows {
 		var got stackRow
 		if err := json.Unmarshal([]byte(row), &got); err != nil {

@@ -87,7 +87,7 @@ func TestThePageSaysThatTheAPIServerIsAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	overview, stack := console.NewFeed(), console.NewFeed()
 	ended := make(chan error, 2)
-	go func() { ended <- s.Overview(ctx, overview) }()
+	go func() { ended <- s.Overview(ctx, "", overview) }()
 	go func() { ended <- s.Stack(ctx, theService, stack) }()
 	says := func(want bool) func() bool {
 		return func() bool {
@@ -193,7 +193,7 @@ func TestTheOverviewFindsADefinitionThatCame(t *testing.T) {
 	s.served.Store(before)
 	for _, now := range []*served{before, all} {
 		s.discover = func() (*served, error) { return now, nil }
-		rows := feeding(t, s.Overview, func(rows map[string]string) bool { return len(rows) > 0 })
+		rows := feeding(t, overviewOf(s, ""), func(rows map[string]string) bool { return len(rows) > 0 })
 		if missing := rows["note/TrustyAIService"] != ""; missing != (now == before) {
 			t.Errorf("%v", rows)
 		}

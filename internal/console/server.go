@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 //go:embed web
@@ -119,9 +121,7 @@ func (s *Server) handler(host string) http.Handler {
 			reply(w, value, err)
 		}))
 	}
-	mux.HandleFunc("GET /api/overview", s.authorized(func(w http.ResponseWriter, r *http.Request, v *visitor) {
-		s.stream(w, r, v, "overview", v.source.Overview)
-	}))
+	mux.HandleFunc("GET /api/overview", s.authorized(s.overview))
 	for _, name := range []string{"stack", "timeline"} {
 		mux.HandleFunc("GET /api/"+name, s.authorized(func(w http.ResponseWriter, r *http.Request, v *visitor) {
 			ref, view := refOf(r), v.source.Stack
@@ -334,6 +334,17 @@ type message struct {
 	Removed []string                   `json:"removed,omitempty"`
 	// Error ends the stream.
 	Error string `json:"error,omitempty"`
+}
+
+// overview streams the custom resources of one namespace, or of all where none is named. Who has rights in one namespace alone may not list
+// what is in all of them (kubernetes.io/docs/reference/access-authn-authz/rbac).
+func (s *Server) overview(w http.ResponseWriter, r *http.Request, v *visitor) {
+	namespace := r.URL.Query().Get("namespace")
+	if namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
+		http.Error(w, "no namespace has the name that was entered: use lower case letters, digits and hyphens, at most 63", http.StatusBadRequest)
+		return
+	}
+	s.stream(w, r, v, "overview "+namespace, func(ctx context.Context, feed *Feed) error { return v.source.Overview(ctx, namespace, feed) })
 }
 
 // stream sends what a view has, and then what changes, as lines of JSON.

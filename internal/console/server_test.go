@@ -29,9 +29,13 @@ type fakeSource struct {
 
 func (s *fakeSource) About(context.Context) any { return "here" }
 
-func (s *fakeSource) Overview(ctx context.Context, feed *Feed) error {
+func (s *fakeSource) Overview(ctx context.Context, namespace string, feed *Feed) error {
 	s.overviews.Add(1)
-	if err := feed.Set("a", map[string]string{"name": "a"}); err != nil {
+	row := map[string]string{"name": "a"}
+	if namespace != "" {
+		row["namespace"] = namespace
+	}
+	if err := feed.Set("a", row); err != nil {
 		return err
 	}
 	if s.feed != nil {
@@ -284,6 +288,27 @@ func TestViewersShareOneView(t *testing.T) {
 	}
 	if n := source.overviews.Load(); n != 1 {
 		t.Errorf("the source was asked %d times", n)
+	}
+}
+
+// TestAnOverviewOfOneNamespaceIsAnotherView looks at all namespaces, and then at one, which must be a name that a namespace can have.
+func TestAnOverviewOfOneNamespaceIsAnotherView(t *testing.T) {
+	source := &fakeSource{}
+	s := serve(t, source, false)
+	for query, want := range map[string]string{"": `{"name":"a"}`, "?namespace=": `{"name":"a"}`, "?namespace=models": `{"name":"a","namespace":"models"}`} {
+		if m := <-s.stream(t.Context(), "/api/overview"+query); string(m.Set["a"]) != want {
+			t.Errorf("%q: %s", query, m.Set["a"])
+		}
+	}
+	if n := source.overviews.Load(); n != 2 {
+		t.Errorf("the source was asked %d times for two views", n)
+	}
+	for _, name := range []string{"A_B", "..", "a%2Fb", "-a", strings.Repeat("a", 64)} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/overview?namespace="+name, nil)
+		if s.server.overview(w, r, s.server.one); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "lower case letters") {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
 	}
 }
 

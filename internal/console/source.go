@@ -14,8 +14,8 @@ type Ref struct {
 type Source interface {
 	// About says which cluster is shown, and as whom.
 	About(ctx context.Context) any
-	// Overview feeds a row for each custom resource until the context ends.
-	Overview(ctx context.Context, feed *Feed) error
+	// Overview feeds a row for each custom resource until the context ends: of one namespace, or of all where none is named.
+	Overview(ctx context.Context, namespace string, feed *Feed) error
 	// Stack feeds a custom resource, why it is as it is, its stages, its objects and their pods until the context ends.
 	Stack(ctx context.Context, ref Ref, feed *Feed) error
 	// Timeline feeds what happened to a custom resource and its objects until the context ends.

@@ -33,7 +33,7 @@ func (s *userSource) Object(context.Context, Ref) (any, error) {
 	return s.name, nil
 }
 
-func (s *userSource) Overview(ctx context.Context, feed *Feed) error {
+func (s *userSource) Overview(ctx context.Context, _ string, feed *Feed) error {
 	if err := feed.Set("a", s.name); err != nil {
 		return err
 	}

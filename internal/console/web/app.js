@@ -1,7 +1,7 @@
 // The page of mlkeeper console. Text of the cluster goes into the page as text alone, never as markup.
 import { element, List } from "./list.js";
 import { closePanel, sideStream } from "./panels.js";
-import { address, age, cell, choice, nameOf, order, refOf, query, state, stateOf, words } from "./rows.js";
+import { address, age, cell, choice, nameOf, order, overviewOf, refOf, query, state, stateOf, words } from "./rows.js";
 import { login, open, session, Stream } from "./server.js";
 import { Stack } from "./stack.js";
 
@@ -11,6 +11,8 @@ const connection = document.getElementById("connection");
 const news = document.getElementById("news");
 let about = {};
 let stream = null;
+// home is the overview that was shown last.
+let home = overviewOf("");
 let redraw = () => {};
 
 // watch follows a stream of rows. It is closed while nobody sees the page.
@@ -29,11 +31,21 @@ function watch(path, draw) {
   redraw = () => draw(rows);
 }
 
-function overview(filter) {
+// reading is the field for the namespace to read. Who has rights in one namespace alone sees nothing of all of them. There is none where
+// the command shows one namespace alone.
+function reading(namespace) {
+  if (about.cluster.namespace) return [];
+  const field = element("input", { id: "read", placeholder: "all", autocomplete: "off" });
+  field.value = namespace;
+  field.addEventListener("change", () => { location.hash = overviewOf(field.value.trim()); });
+  return [element("label", {}, "Read namespace", field)];
+}
+
+function overview(namespace) {
   document.title = "MLKeeper";
+  home = overviewOf(namespace);
   const list = new List("overview", "Custom resources", ["State", "Kind", "Name", "Parts", "Reason", "Message", "Age"], [false, true, false, true, false, true, true]);
   const text = element("input", { type: "search", id: "filter", placeholder: "/" });
-  text.value = filter;
   const count = element("span", { class: "count" });
   const notes = element("div");
   const change = () => { list.top(); redraw(); };
@@ -42,11 +54,11 @@ function overview(filter) {
   const [spaceLabel, space] = choice("namespace", "Namespace", change);
   const [healthLabel, health] = choice("health", "State", change);
   main.replaceChildren(element("h2", {}, "Custom resources"),
-    element("div", { class: "bar", role: "search" }, element("label", {}, "Filter", text), kindLabel, spaceLabel, healthLabel, count), notes, list.node);
+    element("div", { class: "bar", role: "search" }, ...reading(namespace), element("label", {}, "Filter", text), kindLabel, spaceLabel, healthLabel, count), notes, list.node);
   list.chosen = (row) => { location.hash = address(refOf(row)); };
   let begun = false;
   const before = new Map();
-  watch("/api/overview", (rows) => {
+  watch("/api/overview" + (namespace ? query({ namespace }) : ""), (rows) => {
     const all = [...rows.values()].filter((r) => r.kind);
     notes.replaceChildren(...[...rows.values()].filter((r) => r.note).map((r) => element("p", { class: "note" }, r.note)));
     kind.offer(new Set(all.map((r) => r.kind)));
@@ -82,7 +94,7 @@ function announce(before, all) {
 
 function stack(ref) {
   document.title = ref.name + " - MLKeeper";
-  const view = new Stack(ref, main, about, () => redraw());
+  const view = new Stack(ref, main, about, home, () => redraw());
   watch("/api/stack" + query(ref), (rows) => view.draw(rows));
 }
 
@@ -99,7 +111,7 @@ function route() {
   closePanel();
   const parts = names(location.hash.replace(/^#\//, ""));
   if (parts[0] === "stack" && parts.length === 5) stack({ group: parts[1], kind: parts[2], namespace: parts[3], name: parts[4] });
-  else overview("");
+  else overview(parts[0] === "namespace" && parts.length === 2 ? parts[1] : "");
   main.focus();
 }
 
@@ -111,7 +123,7 @@ function keys(event) {
       document.querySelector(".list, .drawing svg")?.focus();
     }
     else if (typing) document.activeElement.blur();
-    else location.hash = "#/";
+    else location.hash = home;
   } else if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
     document.getElementById("filter")?.focus();

@@ -55,6 +55,11 @@ export function address(ref) {
   return "#/stack/" + [ref.group, ref.kind, ref.namespace, ref.name].map(encodeURIComponent).join("/");
 }
 
+// overviewOf is the address of the overview of one namespace, or of all.
+export function overviewOf(namespace) {
+  return namespace ? "#/namespace/" + encodeURIComponent(namespace) : "#/";
+}
+
 export function words(text) {
   return text.toLowerCase().split(/\s+/).filter(Boolean);
 }

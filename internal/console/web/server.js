@@ -91,7 +91,7 @@ export class Stream {
         location.reload();
         return;
       }
-      if (!answer.ok) throw Object.assign(new Error(await answer.text()), { final: answer.status === 401 });
+      if (!answer.ok) throw Object.assign(new Error(await answer.text()), { final: [400, 401].includes(answer.status) });
       let first = true;
       for await (const line of lines(answer.body)) {
         const message = JSON.parse(line);

@@ -5,9 +5,9 @@ import { diffPanel, objectPanel, timelinePanel } from "./panels.js";
 import { age, badge, button, cell, choice, nameOf, order, state, stateOf, words } from "./rows.js";
 import { ask } from "./server.js";
 
-// Stack draws the rows of the server. redraw asks for the same rows again.
+// Stack draws the rows of the server. home is the address of the overview, redraw asks for the same rows again.
 export class Stack {
-  constructor(ref, main, about, redraw) {
+  constructor(ref, main, about, home, redraw) {
     Object.assign(this, { ref, about, redraw });
     this.folded = new Set();
     this.drawn = false;
@@ -25,7 +25,7 @@ export class Stack {
     this.toggle = button("Drawing", () => this.change(), { "aria-pressed": "false" });
     const bar = element("div", { class: "bar", role: "search" }, element("label", {}, "Filter", this.text), healthLabel, this.toggle,
       button("What would change", () => diffPanel(ref)), button("Timeline", () => timelinePanel(ref)), this.count);
-    main.replaceChildren(element("p", {}, element("a", { href: "#/" }, "Custom resources"), " / " + ref.kind),
+    main.replaceChildren(element("p", {}, element("a", { href: home }, "Custom resources"), " / " + ref.kind),
       element("h2", {}, nameOf(ref)), this.parts.header, this.parts.actions, this.parts.progress, this.parts.explanation, bar, this.list.node);
   }
 
