@@ -147,16 +147,20 @@ func logins(env Environment, namespace string) (console.Login, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(_ context.Context, token string) (console.Source, error) {
+	return func(ctx context.Context, token string) (string, console.Source, error) {
 		theirs := env
 		theirs.Connection = env.Connection.as(token)
 		r, err := known.connect(theirs)
 		if err != nil {
-			return nil, unauthorized(err)
+			return "", nil, unauthorized(err)
 		}
 		source := newConsoleSource(r, theirs, namespace)
 		source.shared = true
-		return source, nil
+		user, err := source.user(ctx)
+		if err != nil {
+			return "", nil, unauthorized(err)
+		}
+		return user, source, nil
 	}, nil
 }
 
@@ -212,8 +216,18 @@ func (s *consoleSource) About(ctx context.Context) any {
 	}
 }
 
-// whoami asks the API server for the user; empty where it does not tell.
+// whoami is the user; empty where the API server does not tell.
 func (s *consoleSource) whoami(ctx context.Context) string {
+	user, err := s.user(ctx)
+	if err != nil {
+		return ""
+	}
+	return user
+}
+
+// user asks the API server for the user. Every user may ask by the ClusterRole system:basic-user (kubernetes plugin/pkg/auth/authorizer/rbac/
+// bootstrappolicy/policy.go).
+func (s *consoleSource) user(ctx context.Context) (string, error) {
 	gvr := schema.GroupVersionResource{Group: authenticationv1.GroupName, Version: "v1", Resource: "selfsubjectreviews"}
 	asked := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": gvr.GroupVersion().String(), "kind": "SelfSubjectReview",
@@ -221,10 +235,13 @@ func (s *consoleSource) whoami(ctx context.Context) string {
 	var api dynamic.ResourceInterface = s.dynamic.Resource(gvr)
 	answer, err := api.Create(ctx, asked, metav1.CreateOptions{})
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("the API server does not say who you are: %w", err)
 	}
 	user, _, _ := unstructured.NestedString(answer.Object, "status", "userInfo", "username")
-	return user
+	if user == "" {
+		return "", errors.New("the API server does not say who you are: its SelfSubjectReview has no user")
+	}
+	return user, nil
 }
 
 // open reads the custom resource that is named.

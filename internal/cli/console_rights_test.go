@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -197,7 +198,13 @@ func (r *countedFiles) Open(name string) (fs.File, error) {
 
 // TestUsersShareWhatIsNobodys logs two users in: each has a connection of their own, and the definitions are held once.
 func TestUsersShareWhatIsNobodys(t *testing.T) {
-	c, _ := fakeCluster(t, statusKinds)
+	c, dyn := fakeCluster(t, statusKinds)
+	var user string
+	var failed error
+	dyn.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		review := object(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), "", "", nil)
+		return true, review, errors.Join(failed, unstructured.SetNestedField(review.Object, user, "status", "userInfo", "username"))
+	})
 	files := &countedFiles{FS: crd.Definitions}
 	env := environment(fakeController{}, c)
 	env.Definitions = files
@@ -208,9 +215,10 @@ func TestUsersShareWhatIsNobodys(t *testing.T) {
 	before := files.n.Load()
 	var tokens []string
 	for _, token := range []string{"ann", "bob"} {
-		source, err := login(t.Context(), token)
-		if err != nil {
-			t.Fatal(err)
+		user = "user " + token
+		name, source, err := login(t.Context(), token)
+		if err != nil || name != user {
+			t.Fatalf("%s is %q: %v", token, name, err)
 		}
 		theirs := source.(*consoleSource)
 		if tokens = append(tokens, theirs.env.Connection.token); len(theirs.known) == 0 || !theirs.shared {
@@ -219,6 +227,14 @@ func TestUsersShareWhatIsNobodys(t *testing.T) {
 	}
 	if n := files.n.Load(); n != before || before == 0 || !slices.Equal(tokens, []string{"ann", "bob"}) {
 		t.Errorf("%d files are read before and %d after two logins of %q", before, n, tokens)
+	}
+	user = ""
+	if _, _, err := login(t.Context(), "nobody"); err == nil || errors.Is(err, console.ErrUnauthorized) {
+		t.Errorf("a user without a name: %v", err)
+	}
+	failed = apierrors.NewUnauthorized("expired")
+	if _, _, err := login(t.Context(), "old"); !errors.Is(err, console.ErrUnauthorized) {
+		t.Errorf("a token that expired: %v", err)
 	}
 }
 

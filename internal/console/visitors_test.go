@@ -45,7 +45,7 @@ func (s *userSource) Overview(ctx context.Context, _ string, feed *Feed) error {
 	}
 }
 
-// users is a server for users whose tokens begin with "good-".
+// users is a server for users whose tokens begin with "good-", are followed by the name and, after a slash, by what tells them apart.
 type users struct {
 	*site
 	mu     sync.Mutex
@@ -59,17 +59,18 @@ func serveUsers(t *testing.T) *users {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	u := &users{site: &site{t: t}, refused: map[string]chan struct{}{}}
-	u.server = NewForUsers(ctx, func(_ context.Context, token string) (Source, error) {
+	u.server = NewForUsers(ctx, func(_ context.Context, token string) (string, Source, error) {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.logins++
 		u.tokens = append(u.tokens, token)
 		name, good := strings.CutPrefix(token, "good-")
 		if !good || u.refused[name] != nil && closed(u.refused[name]) {
-			return nil, fmt.Errorf("%w: who is that", ErrUnauthorized)
+			return "", nil, fmt.Errorf("%w: who is that", ErrUnauthorized)
 		}
 		u.refused[name] = make(chan struct{})
-		return &userSource{name: name, refused: u.refused[name]}, nil
+		user, _, _ := strings.Cut(name, "/")
+		return user, &userSource{name: name, refused: u.refused[name]}, nil
 	}, false)
 	u.http = httptest.NewUnstartedServer(nil)
 	u.http.Config.Handler = u.server.handler(u.http.Listener.Addr().String())
@@ -191,7 +192,7 @@ func TestUsersAreLimitedAndForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		all := newVisitors(ctx, func(context.Context, string) (Source, error) { return &fakeSource{}, nil })
+		all := newVisitors(ctx, func(_ context.Context, token string) (string, Source, error) { return token, &fakeSource{}, nil })
 		first, err := all.of(ctx, "0")
 		if err != nil || !first.enter() {
 			t.Fatal(err)
@@ -226,13 +227,53 @@ func TestUsersAreLimitedAndForgotten(t *testing.T) {
 	})
 }
 
+// TestOneUserLocksNobodyOut has users who look with as many tokens as are remembered of all, and then others, who look as well.
+func TestOneUserLocksNobodyOut(t *testing.T) {
+	u := serveUsers(t)
+	for _, name := range []string{"tenant/%d", "system:serviceaccount:team:a%d"} {
+		looking := 0
+		for i := range maxVisitors {
+			token := "good-" + fmt.Sprintf(name, i)
+			status, body := u.ask("GET", "/api/about", "", bearer(token))
+			if status == http.StatusOK {
+				u.server.token = token
+				<-u.stream(t.Context(), "/api/overview")
+				looking++
+			} else if status != http.StatusServiceUnavailable || !strings.Contains(body, fmt.Sprintf("more than %d tokens of ", maxTokens)) {
+				t.Fatalf("%s: %d %s", token, status, body)
+			}
+		}
+		if looking != maxTokens {
+			t.Errorf("%s looks with %d tokens", name, looking)
+		}
+	}
+	for _, name := range []string{"ann", "system:serviceaccount:other:a1", "system:serviceaccount"} {
+		if status, body := u.ask("GET", "/api/about", "", bearer("good-"+name)); status != http.StatusOK {
+			t.Errorf("%s is locked out: %d %s", name, status, body)
+		}
+	}
+}
+
+// TestATokenReplacesOneOfItsOwnUser logs a user in with one token more than there may be, none of which looks at anything.
+func TestATokenReplacesOneOfItsOwnUser(t *testing.T) {
+	u := serveUsers(t)
+	for _, name := range []string{"bob", "ann/0", "ann/1", "ann/2", "ann/3", "ann/4", "bob", "ann/4", "ann/1", "ann/0"} {
+		if status, body := u.ask("GET", "/api/about", "", bearer("good-"+name)); status != http.StatusOK {
+			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+	if want := strings.Fields("good-bob good-ann/0 good-ann/1 good-ann/2 good-ann/3 good-ann/4 good-ann/0"); !slices.Equal(u.tokens, want) {
+		t.Errorf("the API server is asked about %q, not %q: the token of another user is forgotten, or not the oldest one", u.tokens, want)
+	}
+}
+
 func TestTokensOfUsersNeedTLS(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	server := NewForUsers(t.Context(), func(context.Context, string) (Source, error) { return nil, errors.New("unused") }, false)
+	server := NewForUsers(t.Context(), func(context.Context, string) (string, Source, error) { return "", nil, errors.New("unused") }, false)
 	if err := server.Serve(t.Context(), listener, nil, func(string) { t.Error("it serves") }); err == nil {
 		t.Error("tokens go over plain HTTP")
 	}
