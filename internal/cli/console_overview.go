@@ -11,8 +11,11 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -68,7 +71,7 @@ func (s *consoleSource) Overview(ctx context.Context, namespace string, feed *co
 		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 			within = ""
 		}
-		i := dynamicinformer.NewFilteredDynamicInformer(s.dynamic, mapping.Resource, within, 0, cache.Indexers{}, nil).Informer()
+		i := s.watched(mapping.Resource, within, func() { feed.Remove("note/" + kind) })
 		if err := s.feed(c, i, s.remedy(within), feed, cancel); err != nil {
 			return err
 		}
@@ -111,6 +114,22 @@ func (s *consoleSource) unserved(c controller.Any) bool {
 	return err == nil && mapping == nil
 }
 
+// watched is a watch on objects, which calls opened when it was opened. There may be nothing to see then, so that no event says that the
+// right is there.
+func (s *consoleSource) watched(resource schema.GroupVersionResource, namespace string, opened func()) cache.SharedIndexInformer {
+	api := s.dynamic.Resource(resource).Namespace(namespace)
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return api.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := api.Watch(ctx, o)
+			if err == nil {
+				opened()
+			}
+			return w, err
+		},
+	}, s.dynamic), &unstructured.Unstructured{}, 0, cache.Indexers{})
+}
+
 // feed turns the events of a watch into rows. Credentials that are not accepted any more end all watches, so that no rows stay that were
 // read with them.
 func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, remedy string, feed *console.Feed, end context.CancelCauseFunc) error {
@@ -143,7 +162,6 @@ func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, reme
 	}
 	set := func(item any) {
 		if u, ok := item.(*unstructured.Unstructured); ok {
-			feed.Remove(note)
 			_ = feed.Set(rowKey(plan.KeyOf(u)), s.row(c, u))
 		}
 	}

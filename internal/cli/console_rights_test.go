@@ -128,6 +128,36 @@ func TestOneNamespaceIsEnough(t *testing.T) {
 	}
 }
 
+// TestANoteGoesWithItsCause gives the right to read a kind of which there are no objects, and that to read events, of which there are none.
+func TestANoteGoesWithItsCause(t *testing.T) {
+	s, dyn := stackSource(t, fakeController{})
+	var refused atomic.Bool
+	for _, resource := range []string{"trustyaiservices", "events"} {
+		dyn.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return refused.Load() && action.GetNamespace() != "", nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no"))
+		})
+	}
+	for name, one := range map[string]struct {
+		note string
+		view func(context.Context, *console.Feed) error
+	}{
+		"overview": {"note/TrustyAIService", overviewOf(s, "empty")},
+		"timeline": {"note/default", func(ctx context.Context, feed *console.Feed) error { return s.Timeline(ctx, theService, feed) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused.Store(true)
+			told := false
+			feeding(t, one.view, func(rows map[string]string) bool {
+				if rows[one.note] != "" {
+					told = true
+					refused.Store(false)
+				}
+				return told && rows[one.note] == ""
+			})
+		})
+	}
+}
+
 // TestAWarningGoesWithItsCause gives a right that was missing while somebody looks.
 func TestAWarningGoesWithItsCause(t *testing.T) {
 	s, dyn := stackSource(t, fakeController{})

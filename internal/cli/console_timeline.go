@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"mlkeeper.dev/internal/console"
@@ -137,7 +136,9 @@ func (s *consoleSource) Timeline(ctx context.Context, ref console.Ref, feed *con
 	if err != nil {
 		return err
 	}
-	t := &timeline{consoleSource: s, by: map[string]*informer{}, changed: make(chan struct{}, 1), failed: make(chan error, 1)}
+	t := &timeline{
+		consoleSource: s, by: map[string]*informer{}, changed: make(chan struct{}, 1), failed: make(chan error, 1), refused: map[string]string{},
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()
@@ -182,8 +183,8 @@ type timeline struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// refused says why events are not shown; empty where they are.
-	refused string
+	// refused says why the events of a namespace are not shown, as long as that is so.
+	refused map[string]string
 }
 
 // watch watches the events of a namespace, once.
@@ -195,15 +196,20 @@ func (t *timeline) watch(ctx context.Context, namespace string) error {
 	if err != nil || mapping == nil {
 		return err
 	}
-	i := dynamicinformer.NewFilteredDynamicInformer(t.dynamic, mapping.Resource, namespace, 0, cache.Indexers{}, nil).Informer()
-	if err := i.SetTransform(reduceEvent); err != nil {
-		return err
-	}
 	wake := func(any) {
 		select {
 		case t.changed <- struct{}{}:
 		default:
 		}
+	}
+	i := t.watched(mapping.Resource, namespace, func() {
+		t.mu.Lock()
+		delete(t.refused, namespace)
+		t.mu.Unlock()
+		wake(nil)
+	})
+	if err := i.SetTransform(reduceEvent); err != nil {
+		return err
 	}
 	if err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if apierrors.IsUnauthorized(err) {
@@ -214,7 +220,7 @@ func (t *timeline) watch(ctx context.Context, namespace string) error {
 		}
 		if apierrors.IsForbidden(err) {
 			t.mu.Lock()
-			t.refused = Clean(fmt.Sprintf("Events are not shown: %v. Request the rights list and watch.", err))
+			t.refused[namespace] = Clean(fmt.Sprintf("Events are not shown: %v. Request the rights list and watch.", err))
 			t.mu.Unlock()
 			wake(nil)
 		}
@@ -280,8 +286,8 @@ func (t *timeline) rows(of map[plan.Key]bool, all []happened) map[string]any {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.refused != "" {
-		out["note"] = noteRow{t.refused}
+	for namespace, why := range t.refused {
+		out["note/"+namespace] = noteRow{why}
 	}
 	return out
 }
