@@ -39,6 +39,44 @@ func (b *browser) drawing() {
 	b.see("of 5 objects")
 }
 
+// cut has more objects and pods than are drawn, and reads what the drawing says of the others.
+func (b *browser) cut() {
+	const items = `const stage = { key: "stage/0", parent: "stack", stage: true };
+		const objects = (n, health) => [...Array(n).keys()].map((i) => ({ key: "object/" + i, parent: stage.key, kind: "Deployment", health }));
+		const pods = (n, bad) => [...Array(n).keys()].map((i) => ({ key: "pod/" + i, parent: "object/" + i, kind: "Pod", health: i < bad ? "Failed" : "Current" }));`
+	for text, want := range map[string]string{
+		`[stage, ...objects(100, "Current")]`:                    "101: ",
+		`[stage, ...objects(500, "Current")]`:                    "1: 500 healthy objects and pods are not drawn; the list has all.",
+		`[stage, ...objects(1000, "Failed")]`:                    "800: 201 objects and pods are not drawn, of which 201 are not healthy; the list has all.",
+		`[...pods(500, 3), ...objects(500, "Current"), stage]`:   "7: 994 healthy objects and pods are not drawn; the list has all.",
+		`[...pods(900, 900), ...objects(900, "Current"), stage]`: "800: 1001 objects and pods are not drawn, of which 900 are not healthy; the list has all.",
+	} {
+		var got string
+		await := func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+		b.do(chromedp.Evaluate(`import("/drawing.js").then((d) => { `+items+` const all = `+text+`; const drawn = d.selected(all); return drawn.length + ": " + d.leftOut(all, drawn); })`, &got, await))
+		if got != want {
+			b.t.Errorf("%s: %q, not %q", text, got, want)
+		}
+	}
+}
+
+// reading shows one namespace alone, which the address keeps, and then all again.
+func (b *browser) reading() {
+	enter := func(name string) {
+		b.do(chromedp.Evaluate(fmt.Sprintf(`(() => { const field = document.getElementById("read"); field.value = %q; field.dispatchEvent(new Event("change")); })()`, name), nil))
+	}
+	b.do(chromedp.Evaluate(`location.hash = "#/"`, nil))
+	b.see("5 custom resources")
+	enter("empty")
+	b.see("0 custom resources")
+	var address string
+	if b.do(chromedp.Evaluate(`location.hash`, &address)); address != "#/namespace/empty" {
+		b.t.Errorf("the address is %s", address)
+	}
+	enter("")
+	b.see("5 custom resources")
+}
+
 // changes compares without and with dry runs; a field that somebody else changed while MLKeeper is suspended would be changed back.
 func (b *browser) changes() {
 	b.press("Suspend")

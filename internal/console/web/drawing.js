@@ -6,8 +6,35 @@ import { button, nameOf, order, stateOf, symbols } from "./rows.js";
 const namespace = "http://www.w3.org/2000/svg";
 const columns = [0, 240, 480, 860];
 const size = { width: 210, wide: 350, height: 24, step: 32 };
-// Above this many nodes, what is healthy is left out, the pods first: a larger drawing shows nothing, and takes long.
+// Above this many nodes, what is healthy is left out, the pods first, and above twice as many the rest as well: a larger drawing shows nothing,
+// and takes long.
 const most = 400;
+
+// healthy says that an item may be left out. What counts further pods is no node of its own.
+const healthy = (i) => Boolean(i.more) || stateOf(i).kind === "good";
+
+// selected are the items that are drawn. An object whose pods are not healthy stays with them, and what stands above others comes first, so that
+// nothing is drawn that no line leads to.
+export function selected(items) {
+  let drawn = items;
+  const above = new Set(items.filter((i) => !i.stage && !healthy(i)).map((i) => i.parent));
+  for (const leave of [(i) => i.kind === "Pod" || i.more, () => true]) {
+    if (drawn.length > most) drawn = drawn.filter((i) => i.stage || above.has(i.key) || !leave(i) || !healthy(i));
+  }
+  const stages = new Set(items.filter((i) => i.stage).map((i) => i.key));
+  const depth = (i) => (i.stage ? 0 : stages.has(i.parent) ? 1 : 2);
+  return [...drawn].sort((a, b) => depth(a) - depth(b)).slice(0, 2 * most);
+}
+
+// leftOut says how many of the items are not drawn, and how many of these are not healthy.
+export function leftOut(items, drawn) {
+  const keys = new Set(drawn.map((i) => i.key));
+  const left = items.filter((i) => !keys.has(i.key));
+  const bad = left.filter((i) => i.stage || !healthy(i)).length;
+  if (left.length === 0) return "";
+  if (bad === 0) return `${left.length} healthy objects and pods are not drawn; the list has all.`;
+  return `${left.length} objects and pods are not drawn, of which ${bad} are not healthy; the list has all.`;
+}
 
 function shape(name, attributes, ...children) {
   const node = document.createElementNS(namespace, name);
@@ -36,16 +63,14 @@ export class Drawing {
 
   // show draws a tree: top is the custom resource, items its stages, objects and pods, each with key and parent.
   show(top, items) {
-    let drawn = items;
-    for (const leave of [(i) => i.kind === "Pod" || i.more, () => true]) {
-      if (drawn.length > most) drawn = drawn.filter((i) => i.stage || !leave(i) || stateOf(i).kind !== "good");
-    }
-    this.note.hidden = drawn.length === items.length;
-    this.note.textContent = `${items.length - drawn.length} healthy objects and pods are not drawn; the list has all.`;
+    const drawn = selected(items);
+    const note = leftOut(items, drawn);
+    this.note.hidden = note === "";
+    this.note.textContent = note;
     const text = JSON.stringify([top, drawn]);
     if (this.shown === text) return;
     this.shown = text;
-    const places = this.layout({ ...top, key: "stack" }, drawn.slice(0, 2 * most));
+    const places = this.layout({ ...top, key: "stack" }, drawn);
     this.places = places;
     this.nodes.replaceChildren(...[...places.values()].map((p) => this.box(p)));
     this.edges.replaceChildren(...this.lines(places));
