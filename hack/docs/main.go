@@ -4,9 +4,11 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -24,7 +26,7 @@ func run(args []string) error {
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	root := flags.String("root", ".", "folder of the repository")
-	output := flags.String("output", "bin/docs", "folder of the site, which is replaced")
+	output := flags.String("output", "bin/docs", "folder of the site, which is replaced; one with other files is refused")
 	source := flags.String("source", "https://mlkeeper.dev/mlkeeper", "address of the repository, for links to files that are no pages")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -41,9 +43,28 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
+		if err := replaceable(*output); err != nil {
+			return err
+		}
 		return write(*output, files)
 	}
 	return fmt.Errorf("there is no %q to write, but reference and site", args[0])
+}
+
+// replaceable fails for a folder that has files and is no site: write deletes what is in it.
+func replaceable(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	index, err := os.ReadFile(filepath.Join(folder, indexFile))
+	if err != nil || !bytes.HasPrefix(index, []byte(indexStart)) {
+		return fmt.Errorf("-output %s: the folder has files and is no site, and is not replaced: empty it, or name another", folder)
+	}
+	return nil
 }
 
 // write replaces a folder by files, which are named by their paths in it.

@@ -27,8 +27,12 @@ var (
 	search []byte
 )
 
-// layout is the file with the order of the pages.
-const layout = "docs/site.yaml"
+const (
+	// layout is the file with the order of the pages.
+	layout = "docs/site.yaml"
+	// indexFile is the file of a site with what can be searched, by whose beginning a site is known.
+	indexFile, indexStart = "index.js", "window.searchIndex = "
+)
 
 // section is a part of the navigation. Its pages are paths in the repository, or patterns of these.
 type section struct {
@@ -85,7 +89,7 @@ func (s *site) build() (map[string][]byte, error) {
 		}
 		out[image] = raw
 	}
-	out["index.js"], err = s.index()
+	out[indexFile], err = s.index()
 	return out, err
 }
 
@@ -199,7 +203,7 @@ func (s *site) index() ([]byte, error) {
 		}
 	}
 	raw, err := json.Marshal(hits)
-	return append(append([]byte("window.searchIndex = "), raw...), ";\n"...), err
+	return append(append([]byte(indexStart), raw...), ";\n"...), err
 }
 
 // to is a link from a page to a file of the site.

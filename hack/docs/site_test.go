@@ -64,6 +64,33 @@ func TestTheSiteIsWhole(t *testing.T) {
 	}
 }
 
+// TestOnlyASiteIsReplaced writes the site to a folder that is not there, to the same one again, to an empty one, and to folders of others.
+func TestOnlyASiteIsReplaced(t *testing.T) {
+	folder := t.TempDir()
+	for name, content := range map[string]string{"others/thesis.txt": "years of work", "script/index.js": "import fs from 'fs'"} {
+		if err := write(filepath.Join(folder, filepath.Dir(name)), map[string][]byte{filepath.Base(name): []byte(content)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(folder, "empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		output  string
+		refused bool
+	}{{"new", false}, {"new", false}, {"empty", false}, {"others", true}, {"script", true}} {
+		err := run([]string{"site", "-root", root, "-output", filepath.Join(folder, one.output)})
+		if refused := err != nil && strings.Contains(err.Error(), "is no site"); refused != one.refused || !refused && err != nil {
+			t.Errorf("%s: %v", one.output, err)
+		}
+	}
+	for _, name := range []string{"others/thesis.txt", "script/index.js", "new/index.html"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestWrongPagesAreRefused(t *testing.T) {
 	for _, one := range []struct{ name, text, want string }{
 		{"a link to nothing", "[a](nothing.md)", "the link nothing.md leads nowhere"},
