@@ -20,9 +20,9 @@ func (o *olm) catalog(bundle string) ([]byte, error) {
 		"schema": "olm.package", "name": packageName, "defaultChannel": o.channel,
 		"description": at(o.csv, "spec", "description"), "icon": icon,
 	}}
-	entry := object{"name": o.name}
+	entry := object{"name": o.name, "skipRange": o.skipRange}
 	if o.replaces != "" {
-		entry["replaces"], entry["skipRange"] = o.replaces, o.skipRange
+		entry["replaces"] = o.replaces
 	}
 	for _, channel := range o.channels {
 		documents = append(documents, object{"schema": "olm.channel", "package": packageName, "name": channel, "entries": []any{entry}})

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/blang/semver/v4"
 	"sigs.k8s.io/yaml"
 )
 
@@ -33,7 +34,7 @@ type olm struct {
 	name, number string
 	// channels are those that get the release.
 	channels []string
-	// replaces is the name of the bundle before, and skipRange are the versions that are upgraded directly; both are empty for the first release.
+	// replaces is the name of the bundle before, which is empty for the first release, and skipRange are the versions that are upgraded directly.
 	replaces, skipRange string
 	csv                 object
 	definitions         []object
@@ -49,7 +50,9 @@ func (d *dist) olm() error {
 	if err != nil {
 		return err
 	}
-	o.graph(string(changelog))
+	if err := o.graph(string(changelog)); err != nil {
+		return err
+	}
 	d.channel = o.channels[len(o.channels)-1]
 	if err := o.read(); err != nil {
 		return fmt.Errorf("bundle for OLM: %w", err)
@@ -80,8 +83,9 @@ func (d *dist) olm() error {
 	return err
 }
 
-// graph sets the names of the release, its channels, and what it is an upgrade of: the releases of the changelog below it.
-func (o *olm) graph(changelog string) {
+// graph sets the names of the release, its channels, and what it is an upgrade of: the releases of the changelog that are older by the order
+// that OLM has for versions (semver.org).
+func (o *olm) graph(changelog string) error {
 	o.number = strings.TrimPrefix(o.version, "v")
 	bundleOf := func(number string) string {
 		// A plus sign and capitals are in no name of an object.
@@ -92,18 +96,24 @@ func (o *olm) graph(changelog string) {
 	if versions.FindStringSubmatch(o.version)[4] == "" {
 		o.channels = append(o.channels, "stable")
 	}
-	var before []string
+	own, err := semver.Parse(o.number)
+	if err != nil {
+		return fmt.Errorf("version %s: %w", o.number, err)
+	}
+	var before semver.Versions
 	for _, m := range headings.FindAllStringSubmatch(changelog, -1) {
-		if m[1] == o.number {
-			before = nil
-		} else if versions.MatchString("v" + m[1]) {
-			before = append(before, m[1])
+		if number, err := semver.Parse(m[1]); err == nil && number.LT(own) {
+			before = append(before, number)
 		}
 	}
+	// Release candidates of the first release have no section of the changelog, and are upgraded as well.
+	o.skipRange = "<" + o.number
 	if len(before) > 0 {
-		o.replaces = bundleOf(before[0])
-		o.skipRange = ">=" + before[len(before)-1] + " <" + o.number
+		semver.Sort(before)
+		o.replaces = bundleOf(before[len(before)-1].String())
+		o.skipRange = ">=" + before[0].String() + " " + o.skipRange
 	}
+	return nil
 }
 
 // annotations are those of the bundle and the labels of its image (operator-framework/operator-registry docs/design/operator-bundle.md).
@@ -276,9 +286,9 @@ func (o *olm) release() error {
 	set(o.csv, []any{object{"base64data": icon, "mediatype": "image/svg+xml"}}, "spec", "icon")
 	set(o.csv, []any{object{"name": "Source and documentation", "url": o.source}}, "spec", "links")
 	set(o.csv, o.relatedImages(), "spec", "relatedImages")
+	set(o.csv, o.skipRange, "metadata", "annotations", "olm.skipRange")
 	if o.replaces != "" {
 		set(o.csv, o.replaces, "spec", "replaces")
-		set(o.csv, o.skipRange, "metadata", "annotations", "olm.skipRange")
 	}
 	return nil
 }

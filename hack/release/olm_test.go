@@ -201,13 +201,18 @@ func TestEveryOwnedFieldIsDescribed(t *testing.T) {
 func TestTheUpgradeGraph(t *testing.T) {
 	const changelog = "## [Unreleased]\n\n## [0.3.0] - 2026-12-01\n\n## [0.2.0] - 2026-11-01\n\n## [0.1.0] - 2026-10-01\n"
 	for _, one := range []struct{ version, name, channels, replaces, skipRange string }{
-		{"v0.1.0", "mlkeeper.v0.1.0", "candidate stable", "", ""},
+		{"v0.1.0-rc.1", "mlkeeper.v0.1.0-rc.1", "candidate", "", "<0.1.0-rc.1"},
+		{"v0.1.0", "mlkeeper.v0.1.0", "candidate stable", "", "<0.1.0"},
+		{"v0.2.0-rc.2", "mlkeeper.v0.2.0-rc.2", "candidate", "mlkeeper.v0.1.0", ">=0.1.0 <0.2.0-rc.2"},
+		{"v0.2.1", "mlkeeper.v0.2.1", "candidate stable", "mlkeeper.v0.2.0", ">=0.1.0 <0.2.1"},
 		{"v0.2.0", "mlkeeper.v0.2.0", "candidate stable", "mlkeeper.v0.1.0", ">=0.1.0 <0.2.0"},
 		{"v0.3.0", "mlkeeper.v0.3.0", "candidate stable", "mlkeeper.v0.2.0", ">=0.1.0 <0.3.0"},
 		{"v0.4.0-RC.1+build", "mlkeeper.v0.4.0-rc.1-build", "candidate", "mlkeeper.v0.3.0", ">=0.1.0 <0.4.0-RC.1+build"},
 	} {
 		o := &olm{dist: &dist{distOptions: distOptions{version: one.version}}}
-		o.graph(changelog)
+		if err := o.graph(changelog); err != nil {
+			t.Fatal(err)
+		}
 		got := fmt.Sprint(o.name, ",", strings.Join(o.channels, " "), ",", o.replaces, ",", o.skipRange)
 		if want := fmt.Sprint(one.name, ",", one.channels, ",", one.replaces, ",", one.skipRange); got != want {
 			t.Errorf("%s: %s, not %s", one.version, got, want)
@@ -245,7 +250,7 @@ func TestTheCatalogIsValid(t *testing.T) {
 	if documents["olm.package"][0].DefaultChannel != channel.Name || channel.Package != packageName || bundle.Package != packageName {
 		t.Error("the default channel is not in the package")
 	}
-	if len(channel.Entries) != 1 || channel.Entries[0].Name != bundle.Name {
+	if len(channel.Entries) != 1 || channel.Entries[0].Name != bundle.Name || channel.Entries[0].SkipRange != "<0.1.0-rc.1" {
 		t.Errorf("the channel has %+v, and the bundle is %s", channel.Entries, bundle.Name)
 	}
 	count := map[string]int{}
