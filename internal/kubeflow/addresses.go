@@ -69,7 +69,8 @@ func (r resolving) resolve(ctx context.Context, cr *kubeflowv1.KfDef) *plan.Prob
 		return notRendered(err)
 	}
 	for i, a := range in.Applications {
-		if err := resolved.Errors[i]; err != nil {
+		// One that is not rendered needs no addresses.
+		if err := resolved.Errors[i]; err != nil && firstOf(cr.Spec.Applications, i) == i {
 			r.failed(i, a.Name, err)
 		}
 	}

@@ -59,3 +59,15 @@ func sortByDependencies(applications []kubeflowv1.Application) (order []int, wro
 	}
 	return order, wrong
 }
+
+// firstOf is the place of the first application with the name of another one; that of the other itself where none is before it. What several
+// applications of one name render cannot be told apart later, by the status and by what depends on them, so that the first alone is rendered.
+// kfctl applied the first alone, too, but merged the folders of the others into its own (kubeflow/kfctl, pkg/kfapp/kustomize/kustomize.go,
+// Generate and Apply). An application without a name is refused for that.
+func firstOf(applications []kubeflowv1.Application, i int) int {
+	name := applications[i].Name
+	if name == "" {
+		return i
+	}
+	return slices.IndexFunc(applications, func(a kubeflowv1.Application) bool { return a.Name == name })
+}

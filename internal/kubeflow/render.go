@@ -123,7 +123,9 @@ func problemOfApplication(content Content, i int, wrong, clash string) *plan.Pro
 // failureOfApplication says why an application is not made as it is declared, and which of its fields is at fault. Where two render
 // one object differently, kustomize ends, and kfctl applied one after the other.
 func failureOfApplication(content Content, i int, wrong, clash string) (message, field string) {
-	switch a := content.Applications[i]; {
+	switch a, first := content.Applications[i], firstOf(content.Spec, i); {
+	case first < i:
+		return fmt.Sprintf("is the name of spec.applications[%d], too, and that one alone is made: give each application a name of its own", first), ".name"
 	case a.Error != "":
 		return a.Error, ""
 	case wrong != "":

@@ -61,6 +61,8 @@ func (m *manager) put(kustomization string) {
 		"first/kustomization.yaml":    {Data: []byte(kustomization)},
 		"first/object.yaml":           {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: theirs}}")},
 		"beside/kustomization.yaml":   {Data: []byte("resources: []")},
+		"flat/kustomization.yaml":     {Data: []byte("configMapGenerator: [{name: flat, literals: [a=b], options: {disableNameSuffixHash: true}}]")},
+		"moving/kustomization.yaml":   {Data: []byte("resources: ['https://github.com/example/moving?ref=main']")},
 		"old/base/kustomization.yaml": {Data: []byte("configMapGenerator: [{name: old, literals: [a=b]}]")},
 	})
 	if err != nil {
@@ -91,6 +93,47 @@ func (m *manager) reconcile() (p plan.Plan, objects string) {
 		}
 	}
 	return p, strings.Join(out, ", ")
+}
+
+// TestASecondApplicationOfOneNameIsAnError holds that an application with the name of one before it is told, in both renderings, and that nothing
+// which it made under another name is deleted. kfctl merged the folder of the second into that of the first, and applied the first alone
+// (kubeflow/kfctl, pkg/kfapp/kustomize/kustomize.go, Generate and Apply): the second never stood for itself.
+func TestASecondApplicationOfOneNameIsAnError(t *testing.T) {
+	for _, rendering := range []kubeflowv1.Rendering{renderingKfctl, renderingKustomize} {
+		m := newManager(t)
+		m.cr = custom("first", "second")
+		m.cr.Spec.Rendering = rendering
+		m.cr.Spec.Applications[1].KustomizeConfig.RepoRef.Path = "flat"
+		m.put(selfContained)
+		if p, got := m.reconcile(); !strings.Contains(got, "/c") || !strings.Contains(got, "/flat") || len(p.Problems) > 0 {
+			t.Fatalf("%s: %s %v", rendering, got, p.Problems)
+		}
+		m.cr.Spec.Applications[1].Name = "first"
+		for _, path := range []string{"flat", "moving"} {
+			m.cr.Spec.Applications[1].KustomizeConfig.RepoRef.Path = path
+			m.secondIsTold()
+		}
+	}
+}
+
+// secondIsTold checks what is told of an application with the name of the one before it.
+func (m *manager) secondIsTold() {
+	m.t.Helper()
+	p, got := m.reconcile()
+	if strings.Contains(got, "/flat") || !strings.Contains(got, "/c") {
+		m.t.Errorf("rendered %s", got)
+	}
+	const want = "spec.applications[1].name (first): is the name of spec.applications[0], too, and that one alone is made: " +
+		"give each application a name of its own"
+	if controllertest.Reasons(p) != "Terminal "+reasonApplicationFailed || p.Problems[0].Error() != want || plan.MayPrune(p.Problems) {
+		m.t.Errorf("problems %v", p.Problems)
+	}
+	if one := m.cr.Status.Applications[1]; one.Phase != phaseFailed || one.Objects > 0 || !strings.Contains(one.Message, "a name of its own") {
+		m.t.Errorf("status %+v", one)
+	}
+	if one := m.cr.Status.Applications[0]; one.Phase == phaseFailed || strings.Contains(strings.Join(p.Warnings, ""), "of this name") {
+		m.t.Errorf("the first is told for it: %+v, warnings %v", one, p.Warnings)
+	}
 }
 
 // TestTheRenderingIsDetectedOnce holds that nothing but the spec changes how a KfDef is rendered, whatever its repository becomes: not

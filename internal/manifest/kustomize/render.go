@@ -32,9 +32,7 @@ func (in Input) Stacks() bool {
 // renderAt renders one application of a KfDef in this process, which is a worker.
 func renderAt(in Input, i int) Rendered {
 	if in.second(i) {
-		out := Rendered{Name: in.Applications[i].Name}
-		out.Warnings.Add("skipped, as kfctl did: an application of this name comes before it. Rename it")
-		return out
+		return Rendered{Name: in.Applications[i].Name}
 	}
 	return renderOne(in, in.Applications[i])
 }

@@ -78,8 +78,8 @@ func Detect(ctx context.Context, in Input) (rendering Rendering, why string, err
 	return Rendering(found.Rendering), found.Why, nil
 }
 
-// Render renders every application, in the order of the KfDef, in processes of their own. A second application of one name is skipped
-// with a warning, as kfctl did. The error is ErrUnavailable: what cannot be rendered is an error of its application, a worker.LimitError
+// Render renders every application, in the order of the KfDef, in processes of their own. A second application of one name gives
+// nothing, and its caller says so. The error is ErrUnavailable: what cannot be rendered is an error of its application, a worker.LimitError
 // where a bound on time or memory ended it, or the kernel did twice.
 func Render(ctx context.Context, in Input) ([]Rendered, error) { return renderWithin(ctx, in, most) }
 
