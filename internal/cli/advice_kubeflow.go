@@ -26,7 +26,7 @@ var kubeflowAdvice = map[string]advice{
 	"Fetching": {meaning: "Its repositories or charts are being fetched and rendered.", quiet: true},
 	"ApplicationFailed": {
 		meaning: "An application cannot be rendered or ordered; the others are applied.", stalled: true,
-		remedy: "Correct the application as the message says.",
+		remedy: "Correct the application as the message says; set spec.rendering where it names that.",
 	},
 	"DependencyUnknown": {
 		meaning: "It depends on a KfDef that does not exist, or that is in another namespace and its ServiceAccount may not read.",

@@ -41,14 +41,25 @@ func renderingOf(
 		return "", "", notRendered(err)
 	}
 	if err != nil {
-		return "", "", &plan.Problem{
-			Class: plan.Terminal, Reason: reasonRenderingAmbiguous, Field: "spec.rendering",
-			Message: "is empty, and the applications do not agree how they are rendered: " + err.Error(),
-			Remedy: fmt.Sprintf("set it to %s, which renders them as kfctl v1.2 did, or to %s, which renders every path as kustomize build does",
-				kustomize.Kfctl, kustomize.Kustomize),
-		}
+		return "", "", undetected(err)
 	}
 	return kubeflowv1.Rendering(found), why, nil
+}
+
+// undetected is the problem of a KfDef of which the rendering could not be found: since its applications do not agree, or since the detection
+// was ended, such as by a bound on time or memory.
+func undetected(err error) *plan.Problem {
+	out := &plan.Problem{
+		Class: plan.Terminal, Reason: reasonRenderingAmbiguous, Field: "spec.rendering",
+		Message: "is empty, and the applications do not agree how they are rendered: " + err.Error(),
+		Remedy: fmt.Sprintf("set it to %s, which renders them as kfctl v1.2 did, or to %s, which renders every path as kustomize build does",
+			kustomize.Kfctl, kustomize.Kustomize),
+	}
+	if !errors.As(err, new(kustomize.Ambiguous)) {
+		out.Reason, out.Message = reasonApplicationFailed, "is empty, and how the applications are rendered cannot be found: "+err.Error()
+		out.Remedy += ", or split the KfDef"
+	}
+	return out
 }
 
 // keepsRendering says that the rendering of a content is kept: as soon as it gave any application. One that gave none may be that of a path

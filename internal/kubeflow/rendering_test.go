@@ -95,6 +95,26 @@ func (m *manager) reconcile() (p plan.Plan, objects string) {
 	return p, strings.Join(out, ", ")
 }
 
+// TestALimitOfTheDetectionIsToldAsThat holds that applications which take too much before it is found how they are rendered are not told to
+// disagree about it.
+func TestALimitOfTheDetectionIsToldAsThat(t *testing.T) {
+	m := newManager(t)
+	m.put("resources: [object.yaml]\nx: [" + strings.Repeat("[],", 4<<20) + "]")
+	p, _ := m.reconcile()
+	const want = "spec.rendering: is empty, and how the applications are rendered cannot be found: rendering it takes more than 256 MiB of memory; " +
+		"set it to Kfctl, which renders them as kfctl v1.2 did, or to Kustomize, which renders every path as kustomize build does, or split the KfDef"
+	if controllertest.Reasons(p) != "Terminal "+reasonApplicationFailed || p.Problems[0].Error() != want {
+		t.Errorf("problems %v", p.Problems)
+	}
+	if c := meta.FindStatusCondition(m.cr.Status.Conditions, ConditionSourceUnavailable); c != nil {
+		t.Errorf("the repositories cannot be fetched: %s", c.Message)
+	}
+	m.cr.Spec.Rendering = renderingKustomize
+	if p, _ = m.reconcile(); controllertest.Reasons(p) != "Terminal "+reasonApplicationFailed || !strings.Contains(p.Problems[0].Error(), "[0] (first)") {
+		t.Errorf("once the field is set: %v", p.Problems)
+	}
+}
+
 // TestASecondApplicationOfOneNameIsAnError holds that an application with the name of one before it is told, in both renderings, and that nothing
 // which it made under another name is deleted. kfctl merged the folder of the second into that of the first, and applied the first alone
 // (kubeflow/kfctl, pkg/kfapp/kustomize/kustomize.go, Generate and Apply): the second never stood for itself.

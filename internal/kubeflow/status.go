@@ -124,7 +124,7 @@ func revision(a kubeflowv1.Application, repos []rendering.Revision) string {
 }
 
 // fetchedReasons are the reasons of failures behind which the repositories were fetched.
-var fetchedReasons = []string{reasonRenderingAmbiguous, rendering.ReasonResultTooLarge, plan.ReasonFetching}
+var fetchedReasons = []string{reasonRenderingAmbiguous, reasonApplicationFailed, rendering.ReasonResultTooLarge, plan.ReasonFetching}
 
 // unavailable says since when and why the repositories cannot be fetched, and what that means (invariant 16). While nothing is known of
 // them, it stays as it is.

@@ -52,12 +52,18 @@ type told struct {
 // detected is what Detect found.
 type detected struct{ Rendering, Why, Error string }
 
+// Ambiguous says which application only kfctl renders, and which one it never could.
+type Ambiguous string
+
+// Error implements error.
+func (a Ambiguous) Error() string { return string(a) }
+
 // Detect finds the rendering of a KfDef that does not name it, and why it is that one.
 //
 // kfctl ended at the first application that it could not render. A KfDef with such an application therefore never worked with it, and
-// is rendered as by kustomize; every other one keeps the meaning that it had. Where something else is kfctl's all the same, there is an
-// error: either rendering would be a guess, which puts objects into other namespaces where it is wrong. An ErrUnavailable says nothing
-// of the KfDef.
+// is rendered as by kustomize; every other one keeps the meaning that it had. Where something else is kfctl's all the same, the error is an
+// Ambiguous: either rendering would be a guess, which puts objects into other namespaces where it is wrong. An ErrUnavailable says nothing
+// of the KfDef. Any other error ended the detection, a worker.LimitError where it took more than it may.
 func Detect(ctx context.Context, in Input) (rendering Rendering, why string, err error) {
 	var found *detected
 	handlers := map[string]worker.Handler{methodDetected: worker.Handle(func(_ *worker.Run, d detected) (bool, error) {
@@ -66,14 +72,12 @@ func Detect(ctx context.Context, in Input) (rendering Rendering, why string, err
 	})}
 	err = in.run(ctx, job{Detect: true}, handlers, most.one, most.all)
 	switch {
-	case err != nil && !errors.Is(err, ErrUnavailable):
-		return "", "", fmt.Errorf("it cannot be found in the applications (%w)", err)
 	case err != nil:
 		return "", "", err
 	case found == nil:
-		return "", "", errors.New("it cannot be found in the applications")
+		return "", "", errors.New("the process that looks for it found nothing")
 	case found.Error != "":
-		return "", "", errors.New(found.Error)
+		return "", "", Ambiguous(found.Error)
 	}
 	return Rendering(found.Rendering), found.Why, nil
 }
