@@ -29,16 +29,9 @@ func scanPlugin(content []byte) error {
 
 func scanValue(value any, loads bool) error {
 	switch v := value.(type) {
-	case map[string]any:
-		for key, inner := range v {
-			if err := scanValue(inner, loads || slices.Contains(loading, strings.ToLower(key))); err != nil {
-				return err
-			}
-		}
-	case map[any]any:
-		for key, inner := range v {
-			name, _ := key.(string)
-			if err := scanValue(inner, loads || slices.Contains(loading, strings.ToLower(name))); err != nil {
+	case map[string]any, map[any]any:
+		for _, f := range sortedFields(v) {
+			if err := scanValue(f.value, loads || slices.Contains(loading, strings.ToLower(f.name))); err != nil {
 				return err
 			}
 		}
@@ -55,4 +48,27 @@ func scanValue(value any, loads bool) error {
 		}
 	}
 	return nil
+}
+
+// namedValue is a field of a map as YAML decodes it. The name is empty where the key is no text.
+type namedValue struct {
+	name, order string
+	value       any
+}
+
+// sortedFields are the fields of a map in one order, so that the same one of several errors is told each time.
+func sortedFields(value any) (out []namedValue) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			out = append(out, namedValue{key, key, inner})
+		}
+	case map[any]any:
+		for key, inner := range v {
+			name, _ := key.(string)
+			out = append(out, namedValue{name, fmt.Sprintf("%T %v", key, key), inner})
+		}
+	}
+	slices.SortFunc(out, func(a, b namedValue) int { return strings.Compare(a.order, b.order) })
+	return out
 }

@@ -74,8 +74,9 @@ func (s *substitution) value(value any, text bool) (any, error) {
 	switch v := value.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for name, inner := range v {
-			replaced, err := s.value(inner, text || slices.Contains(texts, name))
+		// In one order, so that the same one of several errors is told each time.
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			replaced, err := s.value(v[name], text || slices.Contains(texts, name))
 			if err != nil {
 				return nil, err
 			}
