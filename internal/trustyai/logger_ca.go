@@ -132,7 +132,7 @@ func (ca *LoggerCA) untrusted(live *unstructured.Unstructured, cr *v1.TrustyAISe
 // keepsLoggerCA says that a custom resource renders the ConfigMap. One is enough for the namespace: the one that made it, and the oldest
 // that needs it makes it, also where somebody has spoilt the marks that say whose it is. Somebody else's is left as it is, and so is that of a service
 // that has gone, until the garbage collector deletes it. One that nothing deletes is adopted with the annotation that the engine asks for then too
-// (internal/engine/reconciliation.go, abandoned).
+// (internal/engine/owner_references.go, abandoned).
 func keepsLoggerCA(live *unstructured.Unstructured, cr *v1.TrustyAIService, users []*v1.TrustyAIService, alive []client.Object) bool {
 	if live == nil {
 		return maker(users) == cr
