@@ -234,7 +234,7 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "It has a logger that a user configured, which MLKeeper does not overwrite.", remedy: "Remove spec.predictor.logger to have it wired.",
 	},
 	"NoPredictor":  {meaning: "It has no predictor to set a logger on.", remedy: "Give it a predictor."},
-	"NoContainers": {meaning: "The Deployment has no containers that could be read.", remedy: "Correct the Deployment."},
+	"NoContainers": {meaning: "The Deployment has no containers that could be read, or too large ones.", remedy: "Correct the Deployment."},
 	"ModelMesh":    {meaning: "ModelMesh sends the payloads of all its models, once ModelMesh itself is wired.", quiet: true},
 	"DeploymentModeUnknown": {
 		meaning: "Its deployment mode is unknown.", remedy: "Use Standard, RawDeployment, Serverless, Knative or ModelMesh.",

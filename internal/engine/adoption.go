@@ -17,7 +17,29 @@ func (s *stacks[C, F]) newAdopter() adoption.Adopter {
 	return adoption.Adopter{
 		Finalizers: s.def.StripFinalizers, Retained: s.def.Retained, Releaser: s.actor,
 		Patch: func(ctx context.Context, cr metav1.Object, patch []byte) error { return s.patch(ctx, cr, patch) },
+		Live:  s.liveMetadata,
 	}
+}
+
+// kept is what the cache keeps of the metadata of a custom resource.
+func (s *stacks[C, F]) kept() observe.Metadata {
+	return observe.Metadata{Annotations: s.def.Annotations, Finalizers: s.def.StripFinalizers}
+}
+
+// liveMetadata reads the metadata of a custom resource, of which the cache keeps a part; nil where it is gone.
+func (s *stacks[C, F]) liveMetadata(ctx context.Context, cr metav1.Object) (metav1.Object, error) {
+	mapping, ok := s.catalog.Lookup(s.def.GVK)
+	if !ok {
+		return nil, nil
+	}
+	live, err := s.metadata.Resource(mapping.Resource).Namespace(cr.GetNamespace()).Get(ctx, cr.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the finalizers of %s %s/%s: %w", s.def.GVK.Kind, cr.GetNamespace(), cr.GetName(), err)
+	}
+	return live, nil
 }
 
 // adopts says that the finalizers of a previous operator are to be removed from a custom resource. A suspended one keeps them until it is

@@ -80,6 +80,7 @@ func TestADeletionDoesNotHangForWhatCannotBeRead(t *testing.T) {
 			s.adopter = adoption.Adopter{
 				Releaser: released, Retained: []schema.GroupVersionKind{{Version: "v1", Kind: "PersistentVolumeClaim"}},
 				Patch: func(context.Context, metav1.Object, []byte) error { patches++; return nil },
+				Live:  func(_ context.Context, cr metav1.Object) (metav1.Object, error) { return cr, nil },
 			}
 			attempt := func() error {
 				p := passOf("a", newState("uid"), "")

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,12 +94,11 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 }
 
 func (s *stacks[C, F]) decode(u *unstructured.Unstructured) (metav1.Object, error) {
+	s.kept().Reduce(u)
 	cr := s.def.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cr); err != nil {
 		return nil, fmt.Errorf("decode %s %s/%s: %w", s.def.GVK.Kind, u.GetNamespace(), u.GetName(), err)
 	}
-	// Nobody reads a second copy of the spec.
-	delete(cr.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	return cr, nil
 }
 

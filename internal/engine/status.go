@@ -69,7 +69,7 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 		s.mu.Lock()
 		p.state.statusVersion = out.ResourceVersion
 		s.mu.Unlock()
-		s.informers.WroteResource(s.def.GVK.GroupKind(), withMetadata(p.cr.DeepCopyObject().(C), out))
+		s.informers.WroteResource(s.def.GVK.GroupKind(), withMetadata(s.kept(), p.cr.DeepCopyObject().(C), out))
 	}
 	p.state.hold, p.state.pendingStatus = status.Hold{}, nil
 	s.rewrote(p, sum, again, now)
@@ -123,10 +123,10 @@ func (s *stacks[C, F]) failsForLong(key client.ObjectKey) bool {
 	return s.queue.backoff.NumRequeues(reconcile.Request{NamespacedName: key}) >= reportedAfter
 }
 
-// withMetadata gives a custom resource the metadata in the answer to the write of its status, which includes what others wrote
-// meanwhile.
-func withMetadata[C metav1.Object](cr C, out *metav1.PartialObjectMetadata) C {
-	delete(out.Annotations, corev1.LastAppliedConfigAnnotation)
+// withMetadata gives a custom resource what is kept of the metadata in the answer to the write of its status, which includes what others
+// wrote meanwhile.
+func withMetadata[C metav1.Object](kept observe.Metadata, cr C, out *metav1.PartialObjectMetadata) C {
+	kept.Reduce(out)
 	cr.SetLabels(out.Labels)
 	cr.SetAnnotations(out.Annotations)
 	cr.SetFinalizers(out.Finalizers)

@@ -46,6 +46,7 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 		Wires:        WiresIn(clusterDomain),
 		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.
 		StripFinalizers:   []string{upstreamFinalizer},
+		Annotations:       []string{MigrationAnnotation},
 		PreviousManagers:  []string{"manager", "trustyai-service-operator"},
 		PreviousTakesBack: true,
 		Rules: []controller.Rule{

@@ -2,6 +2,7 @@ package trustyai
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +12,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/wiring"
 )
@@ -99,7 +101,10 @@ func entriesIn(wire *wiring.Wire, target *unstructured.Unstructured, alive []cli
 	return record.Entries
 }
 
-// stripTo keeps the identity and the metadata of an object, of managedFields the claims, and what keep copies.
+// keptOfTargets is what is kept of the metadata of an object that a wire edits. An InferenceService is selected by its labels.
+var keptOfTargets = observe.Metadata{Annotations: []string{deploymentMode, istioInject}, Labels: true}
+
+// stripTo keeps the identity of an object and what is read of its metadata, of managedFields the claims, and what keep copies.
 func stripTo(u *unstructured.Unstructured, keep func(out *unstructured.Unstructured)) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	for _, field := range []string{"apiVersion", "kind"} {
@@ -110,25 +115,63 @@ func stripTo(u *unstructured.Unstructured, keep func(out *unstructured.Unstructu
 	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
 		kept := make(map[string]any, len(metadata))
 		for k, v := range metadata {
-			if k != "managedFields" {
-				kept[k] = v
-			}
+			kept[k] = v
 		}
+		out.Object["metadata"] = kept
+		keptOfTargets.Reduce(out)
 		if claims := wiring.Claims(u); len(claims) > 0 {
 			kept["managedFields"] = claims
 		}
-		out.Object["metadata"] = kept
 	}
 	keep(out)
 	return out
 }
 
-// copyField copies one field of an object to its stripped form, where it exists.
+// maxField is the number of bytes of a field that is kept of an object that a wire edits. No value that MLKeeper writes or knows is as long.
+const maxField = 1 << 10
+
+// copyField copies one field of an object to its stripped form, where it exists, and of a text that is too long the beginning.
 func copyField(from, to *unstructured.Unstructured, path ...string) {
 	if v, ok, err := unstructured.NestedFieldNoCopy(from.Object, path...); ok && err == nil {
 		// The parents are maps that only this function made, so setting cannot fail.
-		_ = unstructured.SetNestedField(to.Object, v, path...)
+		_ = unstructured.SetNestedField(to.Object, shortened(v), path...)
 	}
+}
+
+// shortened is a value as it is kept: of a text the beginning, of maps and lists nothing but that they are there.
+func shortened(v any) any {
+	switch v := v.(type) {
+	case string:
+		return v[:min(len(v), maxField)]
+	case map[string]any:
+		return map[string]any{}
+	case []any:
+		return []any{}
+	}
+	return v
+}
+
+// maxLoggerFields is the number of the fields that are kept of a logger. One that MLKeeper set has two.
+const maxLoggerFields = 16
+
+// copyLogger copies the logger of an InferenceService to its stripped form: whether it is MLKeeper's is seen by its fields, their number, its
+// mode and its address.
+func copyLogger(from, to *unstructured.Unstructured) {
+	path := []string{"spec", "predictor", "logger"}
+	logger, _, _ := unstructured.NestedFieldNoCopy(from.Object, path...)
+	fields, ok := logger.(map[string]any)
+	if !ok {
+		copyField(from, to, path...)
+		return
+	}
+	kept := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if own := name == "mode" || name == "url"; own || len(kept) < maxLoggerFields {
+			kept[shortened(name).(string)] = shortened(fields[name]) //nolint:forcetypeassert // A shortened text is one.
+		}
+	}
+	// The parents are maps that only the caller made, so setting cannot fail.
+	_ = unstructured.SetNestedMap(to.Object, kept, path...)
 }
 
 // optedOut says that an InferenceService is not to be wired, whatever selects it.
@@ -146,7 +189,8 @@ func selects(cr *v1.TrustyAIService, labels map[string]string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return selector.Matches(labelSet(labels)), nil
+	// The cache has no more of them, and a live object is judged alike.
+	return selector.Matches(labelSet(observe.BoundLabels(labels))), nil
 }
 
 // checkSelector reports a selector that cannot be read. What is wired stays wired until it can.

@@ -111,7 +111,7 @@ func kserveWire(clusterDomain string) wiring.Wire {
 				if hasPredictor(u) {
 					out.Object["spec"] = map[string]any{"predictor": map[string]any{}}
 				}
-				copyField(u, out, "spec", "predictor", "logger")
+				copyLogger(u, out)
 				copyField(u, out, "status", "deploymentMode")
 				if told := knativeConditionsOf(u); len(told) > 0 {
 					// Only this function makes the status, so setting cannot fail.

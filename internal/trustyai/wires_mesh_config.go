@@ -29,7 +29,10 @@ func meshConfigWire(clusterDomain string) wiring.Wire {
 		Strip: func(u *unstructured.Unstructured) *unstructured.Unstructured {
 			return stripTo(u, func(out *unstructured.Unstructured) {
 				copyField(u, out, "immutable")
-				copyField(u, out, "data", meshConfigFile)
+				if text, found, err := unstructured.NestedString(u.Object, "data", meshConfigFile); found && err == nil {
+					// Of a text that is too long enough is kept that it counts as such.
+					_ = unstructured.SetNestedField(out.Object, text[:min(len(text), maxMeshConfig+1)], "data", meshConfigFile)
+				}
 			})
 		},
 		Wanted: func(target *unstructured.Unstructured, alive []client.Object) []wiring.Entry {

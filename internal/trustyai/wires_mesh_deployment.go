@@ -82,7 +82,7 @@ func meshDeploymentWire(clusterDomain string) wiring.Wire {
 			}
 			var d meshDetail
 			if ExposureOf(cr) == v1.ExposureSecured {
-				d.Volume, d.Secret = ServiceName(cr)+"-internal", InternalSecretName(cr)
+				d.Volume, d.Secret = ServiceName(cr)+meshVolumeSuffix, InternalSecretName(cr)
 			}
 			return []wiring.Entry{{Owner: ownerID(cr), Value: ConsumerURLIn(cr, clusterDomain), Detail: d.text()}}
 		},
@@ -90,27 +90,19 @@ func meshDeploymentWire(clusterDomain string) wiring.Wire {
 	}
 }
 
-// stripMeshDeployment keeps what the edit looks at: of every container its name, the two variables and the mounts.
+// maxMeshSpec is the number of bytes that are kept of the pods of a ModelMesh Deployment. A container with some payload processors needs less than
+// a kilobyte.
+const maxMeshSpec = 64 << 10
+
+// stripMeshDeployment keeps what the edit looks at: of every container its name, the two variables and the mounts of certificates. Whoever may
+// write a Deployment can give it ModelMesh's label, so that nothing is kept of pods that have too much of that: the edit then refuses them.
 func stripMeshDeployment(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return stripTo(u, func(out *unstructured.Unstructured) {
 		spec := map[string]any{}
 		for _, field := range []string{"containers", "initContainers"} {
 			var kept []any
 			for _, c := range podItems(u, field) {
-				small := map[string]any{"name": c["name"]}
-				var env []any
-				for _, e := range mapsIn(c["env"]) {
-					if e["name"] == meshEnv || e["name"] == meshTLSEnv {
-						env = append(env, e)
-					}
-				}
-				if env != nil {
-					small["env"] = env
-				}
-				if mounts, ok := c["volumeMounts"]; ok {
-					small["volumeMounts"] = mounts
-				}
-				kept = append(kept, small)
+				kept = append(kept, stripMeshContainer(c))
 			}
 			if kept != nil {
 				spec[field] = kept
@@ -118,10 +110,15 @@ func stripMeshDeployment(u *unstructured.Unstructured) *unstructured.Unstructure
 		}
 		var volumes []any
 		for _, v := range podItems(u, "volumes") {
-			volumes = append(volumes, map[string]any{"name": v["name"], "secret": v["secret"]})
+			if isMeshVolume(v["name"]) {
+				volumes = append(volumes, map[string]any{"name": v["name"], "secret": map[string]any{"secretName": secretOf(v)}})
+			}
 		}
 		if volumes != nil {
 			spec["volumes"] = volumes
+		}
+		if raw, err := json.Marshal(spec); err != nil || len(raw) > maxMeshSpec {
+			spec = map[string]any{}
 		}
 		out.Object["spec"] = map[string]any{"template": map[string]any{"spec": spec}}
 		// What ModelMeshReady is judged from.
@@ -130,6 +127,47 @@ func stripMeshDeployment(u *unstructured.Unstructured) *unstructured.Unstructure
 			copyField(u, out, "status", count)
 		}
 	})
+}
+
+// stripMeshContainer is stripMeshDeployment for one container.
+func stripMeshContainer(c map[string]any) map[string]any {
+	out := map[string]any{"name": c["name"]}
+	var env, mounts []any
+	for _, name := range []string{meshEnv, meshTLSEnv} {
+		e := envOf(c, name)
+		if e == nil {
+			continue
+		}
+		kept := map[string]any{"name": name}
+		if value, found := e["value"]; found {
+			kept["value"] = value
+		}
+		if from := e["valueFrom"]; from != nil {
+			kept["valueFrom"] = shortened(from)
+		}
+		env = append(env, kept)
+	}
+	for _, m := range mapsIn(c["volumeMounts"]) {
+		if m["mountPath"] == meshTLSPath || isMeshVolume(m["name"]) {
+			mounts = append(mounts, map[string]any{"name": m["name"], "mountPath": m["mountPath"]})
+		}
+	}
+	if env != nil {
+		out["env"] = env
+	}
+	if mounts != nil {
+		out["volumeMounts"] = mounts
+	}
+	return out
+}
+
+// meshVolumeSuffix is what the name of the volume of a certificate ends with.
+const meshVolumeSuffix = "-internal"
+
+// isMeshVolume says that a volume may be that of a certificate.
+func isMeshVolume(name any) bool {
+	text, _ := name.(string)
+	return strings.HasSuffix(text, meshVolumeSuffix)
 }
 
 // editMeshDeployment makes all changes to one Deployment at once, for every update rolls its pods.
@@ -178,8 +216,9 @@ func sameMeshEntry(r, w wiring.Entry) bool {
 
 // obstacle is why the entry cannot be added. Nothing is added then, for half an entry sends payloads of some models only.
 func (p *meshPod) obstacle(d meshDetail) *wireError {
-	if len(p.containers()) == 0 {
-		return &wireError{ReasonNoContainers, "the Deployment has no containers that could be read"}
+	if len(podItems(stripMeshDeployment(p.object), "containers")) == 0 {
+		return &wireError{ReasonNoContainers, fmt.Sprintf("the Deployment has no containers that could be read, or more than %d bytes of "+
+			"containers, values of %s and mounts: reduce them", maxMeshSpec, meshEnv)}
 	}
 	for _, c := range p.containers() {
 		name, _ := c["name"].(string)

@@ -15,12 +15,12 @@ import (
 
 const (
 	processorsKey = "payloadProcessors"
-	// maxMeshConfig bounds the text that is parsed; a ConfigMap cannot hold more.
-	maxMeshConfig = 1 << 20
+	// maxMeshConfig bounds the text that is parsed, and that is kept of each namespace; a ConfigMap can hold four times as much.
+	maxMeshConfig = 256 << 10
 )
 
 // largestMeshConfig is what it may become once it is parsed.
-var largestMeshConfig = bounded.Size{Values: 1 << 16, Bytes: maxMeshConfig}
+var largestMeshConfig = bounded.Size{Values: 1 << 16, Bytes: 1 << 20}
 
 // Reasons why a ModelMesh configuration is not edited; the text stays as it is.
 const (
@@ -86,8 +86,8 @@ type meshConfig struct {
 // parseMeshConfig parses one YAML document with a mapping at its top.
 func parseMeshConfig(text string) (*meshConfig, error) {
 	if len(text) > maxMeshConfig {
-		return nil, &wireError{ReasonConfigTooLarge, fmt.Sprintf("config.yaml has %d bytes, at most %d are edited: add "+
-			"the payload processor by hand", len(text), maxMeshConfig)}
+		return nil, &wireError{ReasonConfigTooLarge, fmt.Sprintf("config.yaml has more than the %d bytes "+
+			"that are edited: add the payload processor by hand", maxMeshConfig)}
 	}
 	if err := bounded.YAML([]byte(text), largestMeshConfig); errors.As(err, new(*bounded.LargeError)) {
 		return nil, &wireError{ReasonConfigTooLarge, fmt.Sprintf("config.yaml is too large to be edited: %v: add the payload processor by hand", err)}

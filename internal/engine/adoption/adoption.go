@@ -32,6 +32,8 @@ type Adopter struct {
 	Releaser Releaser
 	// Patch writes to a custom resource by a merge patch.
 	Patch func(ctx context.Context, cr metav1.Object, patch []byte) error
+	// Live reads the custom resource with all its finalizers; nil where it is gone.
+	Live func(ctx context.Context, cr metav1.Object) (metav1.Object, error)
 }
 
 // Pending says that a custom resource has finalizers of the previous operator.
@@ -71,11 +73,16 @@ func (a Adopter) ReleaseKinds(ctx context.Context, stack plan.Stack, owner plan.
 	return nil
 }
 
-// RemoveFinalizers removes the finalizers of the previous operator from the custom resource as it was read, and annotates it.
+// RemoveFinalizers removes the finalizers of the previous operator from the custom resource as it was read, and annotates it. The patch has
+// the whole list of those that stay, which the cache does not have.
 func (a Adopter) RemoveFinalizers(ctx context.Context, cr metav1.Object) error {
+	live, err := a.Live(ctx, cr)
+	if err != nil || live == nil {
+		return err
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": cr.GetUID(), "resourceVersion": cr.GetResourceVersion(),
-		"finalizers":  slices.DeleteFunc(slices.Clone(cr.GetFinalizers()), a.isPrevious),
+		"finalizers":  slices.DeleteFunc(slices.Clone(live.GetFinalizers()), a.isPrevious),
 		"annotations": map[string]any{keeper.PreviousOperatorAnnotation: "true"},
 	}})
 	if err != nil {

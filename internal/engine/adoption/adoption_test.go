@@ -58,20 +58,36 @@ func claim(name string, retain bool) plan.Object {
 	return o
 }
 
+// TestOnlyTheFinalizersOfThePreviousOperatorAreRemoved: the cache has those alone, and the others stay.
 func TestOnlyTheFinalizersOfThePreviousOperatorAreRemoved(t *testing.T) {
 	var patched string
-	a := Adopter{Finalizers: []string{previous}, Patch: func(_ context.Context, _ metav1.Object, patch []byte) error {
-		patched = string(patch)
-		return nil
-	}}
+	var live metav1.Object
+	var unread error
+	a := Adopter{
+		Finalizers: []string{previous},
+		Patch: func(_ context.Context, _ metav1.Object, patch []byte) error {
+			patched = string(patch)
+			return nil
+		},
+		Live: func(context.Context, metav1.Object) (metav1.Object, error) { return live, unread },
+	}
 	cr := &metav1.ObjectMeta{Name: "x", UID: "u", ResourceVersion: "7", Finalizers: []string{"user.example.com/keep"}}
 	if a.Pending(cr) {
 		t.Error("a finalizer of another is pending")
 	}
-	cr.Finalizers = append(cr.Finalizers, previous)
+	cr.Finalizers = []string{previous}
 	if !a.Pending(cr) {
 		t.Error("the finalizer of the previous operator is not pending")
 	}
+	if err := a.RemoveFinalizers(t.Context(), cr); err != nil || patched != "" {
+		t.Errorf("one that is gone is written: %s, %v", patched, err)
+	}
+	unread = errRefused
+	if err := a.RemoveFinalizers(t.Context(), cr); !errors.Is(err, errRefused) || patched != "" {
+		t.Errorf("one that cannot be read is written: %s, %v", patched, err)
+	}
+	// The live one is newer. The version of the cache has the API server refuse the write, which follows the next event.
+	live, unread = &metav1.ObjectMeta{Name: "x", UID: "u", ResourceVersion: "8", Finalizers: []string{"user.example.com/keep", previous}}, nil
 	if err := a.RemoveFinalizers(t.Context(), cr); err != nil {
 		t.Fatal(err)
 	}

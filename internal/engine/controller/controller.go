@@ -74,6 +74,9 @@ type Definition[C client.Object] struct {
 	Suspended func(C) bool
 	// Wires are the objects of others that the controller edits (invariant 7).
 	Wires []wiring.Wire
+	// Annotations are the names of the annotations of a custom resource that the controller reads beside MLKeeper's own, and StripFinalizers are
+	// the finalizers that it may ask for: no others are kept, nor labels, nor owner references (observe.Metadata).
+	Annotations []string
 	// StripFinalizers are the finalizers of the previous operator: they are taken off at once (invariant 8).
 	StripFinalizers []string
 	// PreviousManagers are the names under which the previous operator wrote its objects: what it declared and the controller

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -42,7 +41,7 @@ type referencedObject struct {
 	deletedVersion string
 }
 
-// refWatch stores the metadata of the referenced objects of one scope. Of every other object it stores a hash of the name
+// refWatch stores the identity and the version of the referenced objects of one scope. Of every other object it stores a hash of the name
 // only. If an object is referenced later, a missing hash proves without a live read that the object does not exist. This saves
 // a restart one read for each optional object that does not exist.
 type refWatch struct {
@@ -234,13 +233,6 @@ func (w *refWatch) stop() {
 	}
 }
 
-// stripMetadata removes the metadata that no controller reads.
-func stripMetadata(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-	m.ManagedFields = nil
-	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
-	return m
-}
-
 // unreferenced stands for an object that nobody refers to, until the list that contains it is complete.
 type unreferenced struct{ key string }
 
@@ -267,7 +259,7 @@ func (s *refStore) Transformer() cache.TransformFunc {
 		if !referenced {
 			return unreferenced{key: key}, nil
 		}
-		return stripMetadata(m), nil
+		return observe.Identity(m), nil
 	}
 }
 
@@ -289,7 +281,7 @@ func (s *refStore) Replace(items []any, version string) error {
 			w.presentHashes[hashName(key)] = struct{}{}
 			if ref := w.objects[key]; ref != nil {
 				listed[key] = true
-				toEnqueue = append(toEnqueue, ref.markPresent(stripMetadata(o))...)
+				toEnqueue = append(toEnqueue, ref.markPresent(observe.Identity(o))...)
 			}
 		case unreferenced:
 			w.presentHashes[hashName(o.key)] = struct{}{}
@@ -323,7 +315,7 @@ func (s *refStore) Add(obj any) error { return s.Update(obj) }
 // Update implements cache.ReflectorStore.
 func (s *refStore) Update(obj any) error {
 	s.handleEvent(obj, true, func(ref *referencedObject, m *metav1.PartialObjectMetadata) []Referrer {
-		return ref.markPresent(stripMetadata(m))
+		return ref.markPresent(observe.Identity(m))
 	})
 	return nil
 }

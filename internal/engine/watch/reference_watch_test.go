@@ -1,7 +1,10 @@
 package watch
 
 import (
+	"encoding/json"
 	"errors"
+	"reflect"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/watch/source"
 )
 
@@ -118,7 +122,7 @@ func TestRefWatchLiveReadLosesNoEvent(t *testing.T) {
 				tc.event(s)
 			}
 			if tc.got != nil {
-				stripMetadata(tc.got)
+				tc.got = observe.Identity(tc.got)
 			}
 			w.recordGet("a", tc.got)
 			w.expect(t, "a", stateSynced, tc.want)
@@ -183,6 +187,33 @@ func TestRefWatchRelistWithoutChanges(t *testing.T) {
 	}
 }
 
+// TestLittleIsKeptOfWhatIsReferredTo: a Secret has up to 256 KiB of annotations, and more of the rest.
+func TestLittleIsKeptOfWhatIsReferredTo(t *testing.T) {
+	w, s, _ := refFixture(t)
+	w.addReferrer("large", Referrer{Name: "r"})
+	large := func(rv string) *metav1.PartialObjectMetadata {
+		m := meta("large", "1", rv)
+		m.Annotations = map[string]string{"example.com/note": strings.Repeat("x", 200<<10)}
+		m.Labels = map[string]string{"example.com/label": "x"}
+		m.Finalizers = []string{"example.com/finalizer"}
+		m.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
+		return m
+	}
+	check := func(rv string) {
+		t.Helper()
+		w.expect(t, "large", stateSynced, rv)
+		if m, _, _ := w.get("large"); !reflect.DeepEqual(m.ObjectMeta, metav1.ObjectMeta{Name: "large", UID: "1", ResourceVersion: rv}) {
+			t.Errorf("kept is more than the identity: %d annotations, %d labels, %d finalizers, %d owners",
+				len(m.Annotations), len(m.Labels), len(m.Finalizers), len(m.OwnerReferences))
+		}
+	}
+	listed, _ := s.Transformer()(large("5"))
+	_ = s.Replace([]any{listed}, "5")
+	check("5")
+	_ = s.Update(large("6"))
+	check("6")
+}
+
 func TestRefWatchNameDuringTheList(t *testing.T) {
 	w, s, enqueued := refFixture(t)
 	w.addReferrer("a", Referrer{Name: "r"})
@@ -198,6 +229,28 @@ func TestRefWatchNameDuringTheList(t *testing.T) {
 	w.expect(t, "b", stateNeedsGet, "")
 	if enqueued() != 2 {
 		t.Fatal("not enqueued to read the name")
+	}
+}
+
+// TestLittleIsKeptOfWhatCannotBeDecoded: it is known by its metadata and conditions, whatever else it has.
+func TestLittleIsKeptOfWhatCannotBeDecoded(t *testing.T) {
+	long := strings.Repeat("x", 200<<10)
+	fails := func(*unstructured.Unstructured) (metav1.Object, error) { return nil, errors.New("cannot read " + long) }
+	for _, message := range []string{"short", long} {
+		conditions := []any{map[string]any{"type": "Ready", "message": message}}
+		u := &unstructured.Unstructured{Object: map[string]any{
+			"spec": map[string]any{"text": long}, "status": map[string]any{"conditions": conditions, "more": long}, "more": long,
+		}}
+		u.SetName("large")
+		bad, _ := transformResource(fails, u).(*Undecodable)
+		raw, err := json.Marshal(bad)
+		if err != nil || len(raw)+len(bad.Err.Error()) > maxConditions || !strings.HasPrefix(bad.Err.Error(), "cannot read x") {
+			t.Errorf("%d bytes are kept: %v", len(raw)+len(bad.Err.Error()), err)
+		}
+		kept, _, _ := unstructured.NestedSlice(bad.Object, "status", "conditions")
+		if short := message == "short"; bad.GetName() != "large" || (len(kept) == 1) != short {
+			t.Errorf("of a condition of %d bytes and its object are kept %v", len(message), kept)
+		}
 	}
 }
 

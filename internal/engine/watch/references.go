@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"mlkeeper.dev/internal/engine/observe"
 )
 
 // Referrer is a custom resource that refers to an object that it does not own.
@@ -99,7 +101,7 @@ func newReferences(m *Manager) *references {
 	}
 }
 
-// Reference declares that referrer refers to an object by name. It returns the metadata of the object, or nil if the object
+// Reference declares that referrer refers to an object by name. It returns the identity and the version of the object, or nil if the object
 // does not exist. synced is false until the watch has synced; the referrer is enqueued then. An error that
 // apierrors.IsForbidden recognizes says that the watch is forbidden; it is retried with backoff (invariant 15), and the referrer
 // is enqueued when it is allowed. ErrTooManyNamespaces says that the object is not watched.
@@ -298,7 +300,7 @@ func (w *refWatch) liveGet(ctx context.Context, namespace, name string) (*metav1
 	if err != nil {
 		return nil, fmt.Errorf("read the metadata of %s %s/%s: %w", w.scope.gvk.Kind, namespace, name, err)
 	}
-	return stripMetadata(m), nil
+	return observe.Identity(m), nil
 }
 
 func (w *refWatch) namespace(namespaced bool) string {

@@ -1,8 +1,10 @@
 package watch
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,9 +17,36 @@ import (
 // Undecodable is stored in place of a custom resource that cannot be decoded, so that one invalid object does not block the
 // informer of all others (invariant 17).
 type Undecodable struct {
+	// Unstructured has the metadata and the conditions.
 	*unstructured.Unstructured
 	// Err is the error of the decoder.
 	Err error
+}
+
+const (
+	// maxConditions is the number of bytes of the conditions of a custom resource that cannot be decoded. The engine sets three, and keeps others.
+	maxConditions = 64 << 10
+	// maxDecodeError is the number of bytes of the error of a decoder, which may quote what it could not decode.
+	maxDecodeError = 4 << 10
+)
+
+// newUndecodable keeps of a custom resource what tells that it cannot be decoded. Its spec may have more than a megabyte.
+func newUndecodable(u *unstructured.Unstructured, err error) *Undecodable {
+	kept := map[string]any{}
+	for _, field := range []string{"apiVersion", "kind", "metadata"} {
+		if value, found := u.Object[field]; found {
+			kept[field] = value
+		}
+	}
+	conditions, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions")
+	if raw, unreadable := json.Marshal(conditions); conditions != nil && unreadable == nil && len(raw) <= maxConditions {
+		kept["status"] = map[string]any{"conditions": conditions}
+	}
+	text := err.Error()
+	if len(text) > maxDecodeError {
+		text = strings.ToValidUTF8(text[:maxDecodeError], "")
+	}
+	return &Undecodable{Unstructured: &unstructured.Unstructured{Object: kept}, Err: errors.New(text)}
 }
 
 // valueIndex is the index that a declaration of WatchResources may add.
@@ -30,8 +59,8 @@ var errIdentityChanged = errors.New("decoding changed the identity of the object
 type Notify func(old, new metav1.Object, isInInitialList bool)
 
 // WatchResources declares a watch on custom resources. decode turns an object that was read, without its managedFields, into the
-// one that is stored; it owns its argument. A second declaration of the kind adds its notify. index, which may be nil, returns
-// the value under which IndexedResources finds a resource.
+// one that is stored, with as much of its metadata as is needed (observe.Metadata); it owns its argument, and reduces that, too. A second
+// declaration of the kind adds its notify. index, which may be nil, returns the value under which IndexedResources finds a resource.
 func (m *Manager) WatchResources(gvk schema.GroupVersionKind, decode func(*unstructured.Unstructured) (metav1.Object, error),
 	notify Notify, index func(metav1.Object) string,
 ) {
@@ -77,7 +106,7 @@ func transformResource(decode func(*unstructured.Unstructured) (metav1.Object, e
 	u.SetManagedFields(nil)
 	out, err := tryDecode(decode, u)
 	if err != nil {
-		return &Undecodable{Unstructured: u, Err: err}
+		return newUndecodable(u, err)
 	}
 	pack.Object(out)
 	return out

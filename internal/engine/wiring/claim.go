@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -92,9 +93,20 @@ func Claims(u *unstructured.Unstructured) []any {
 	return out
 }
 
-// KeepClaims drops the managedFields of an object but for the claims.
+const (
+	// maxClaims and maxClaim are the number of the claims that are kept of an object, and the bytes of each. A wire makes one, of the fields of
+	// one entry; whoever may write the object may write others under its field manager.
+	maxClaims = 8
+	maxClaim  = 1 << 10
+)
+
+// KeepClaims drops the managedFields of an object but for the claims, as far as they can be MLKeeper's.
 func KeepClaims(u *unstructured.Unstructured) {
-	claims := Claims(u)
+	claims := slices.DeleteFunc(Claims(u), func(one any) bool {
+		raw, err := json.Marshal(one)
+		return err != nil || len(raw) > maxClaim
+	})
+	claims = claims[:min(len(claims), maxClaims)]
 	if u.SetManagedFields(nil); len(claims) > 0 {
 		// The metadata is there, since the claims were in it.
 		_ = unstructured.SetNestedSlice(u.Object, claims, "metadata", "managedFields")

@@ -13,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/observe"
 )
 
 const (
 	// maxRecord bounds the annotation that is decoded. Whoever may edit the object may write the annotation, so it is
-	// hostile input; 64 KiB is a quarter of what the API server allows for all annotations of an object.
-	maxRecord = 64 << 10
+	// hostile input, and the cache keeps no more of it.
+	maxRecord = observe.MaxRecord
 	// maxEntries bounds the entries of one object; MLKeeper itself writes one, rarely two.
 	maxEntries = 256
 )
@@ -56,7 +57,7 @@ func Recorded(u *unstructured.Unstructured) (Record, error) {
 // Decode reads the value of a wiring annotation. It never panics and never returns entries together with an error.
 func Decode(text string) (Record, error) {
 	if len(text) > maxRecord {
-		return Record{}, fmt.Errorf("it has %d bytes, at most %d are read", len(text), maxRecord)
+		return Record{}, fmt.Errorf("it has more than %d bytes, which are not read", maxRecord)
 	}
 	var r Record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {

@@ -19,8 +19,8 @@ type Wire struct {
 	CreateName string
 	// Claim is nil where the annotations of an object reach no pods.
 	Claim *Claim
-	// Strip reduces a watched object to what Wanted and Edit's comparison need; metadata stays whole but for
-	// managedFields, of which Claims stay. Nil keeps the object.
+	// Strip reduces a watched object to what Wanted and Edit's comparison need, within bounds, since users write it: of the metadata
+	// observe.Metadata keeps a part, and of managedFields Claims stay. Nil keeps the object.
 	Strip func(*unstructured.Unstructured) *unstructured.Unstructured
 	// Wanted returns the entries that the object should hold, given the custom resources alive in its namespace,
 	// oldest first. A custom resource that is being deleted, suspended or stalled before its first Ready is not alive.
