@@ -25,8 +25,9 @@ var sourceAdvice = map[string]advice{
 		remedy:  "Use the URL that the server redirects to, or a server that stays with https.", stalled: true,
 	},
 	"TooLarge": {
-		meaning: "The source is larger than a limit of MLKeeper.",
-		remedy:  "Make it smaller, or ask an administrator to raise the limit that the message names.", stalled: true,
+		meaning: "The source is larger than a limit of MLKeeper, or the large custom resources of the namespace are together.",
+		remedy: "Make it smaller, or ask an administrator to raise the limit that the message names; of custom resources, delete some, or move them into " +
+			"another namespace.", stalled: true,
 	},
 	"DigestMismatch": {
 		meaning: "The archive does not have the digest that the custom resource pins.",

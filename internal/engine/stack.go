@@ -35,6 +35,8 @@ type stacks[C client.Object, F any] struct {
 	wires []*wireRunner
 	// adopter takes custom resources over from a previous operator.
 	adopter adoption.Adopter
+	// budgets bound what the cache keeps of custom resources.
+	budgets budgets
 
 	mu sync.Mutex
 	// pendingReady holds custom resources whose Ready is about to be written, for their wires.
@@ -70,6 +72,7 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 	s.queue, s.adopter = q, s.newAdopter()
 	s.followEvictions()
 	e.informers.WatchResources(def.GVK, s.decode, s.resourceChanged, nil)
+	e.informers.WatchResources(def.GVK, nil, s.sized, nil)
 	for _, shared := range def.Shared {
 		e.informers.ShareWatch(shared.GVK, shared.Name)
 	}
@@ -95,6 +98,9 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 
 func (s *stacks[C, F]) decode(u *unstructured.Unstructured) (metav1.Object, error) {
 	s.kept().Reduce(u)
+	if size := sizeOf(u.Object); !s.budgets.admit(u, size) {
+		return nil, &tooLargeError{namespace: u.GetNamespace(), size: size}
+	}
 	cr := s.def.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cr); err != nil {
 		return nil, fmt.Errorf("decode %s %s/%s: %w", s.def.GVK.Kind, u.GetNamespace(), u.GetName(), err)

@@ -1,10 +1,13 @@
 package invariants
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mlkeeper.dev/test/bundle"
 )
 
 func TestInvariant17UndecodableResourceWedgesNobodyAndIsTold(t *testing.T) {
@@ -35,4 +38,33 @@ func TestInvariant17UndecodableResourceWedgesNobodyAndIsTold(t *testing.T) {
 	b.patch(bundleGVK, b.ns, "bad", `{"spec":{"stages":null}}`)
 	b.gone(configMapGVK, b.ns, "kept")
 	b.ready("bad")
+}
+
+// TestInvariant17WhatExceedsTheMemoryOfANamespaceIsToldAndReadLater: the large custom resources of a namespace have a part of the cache. One more is
+// Stalled and loses nothing, and is reconciled once there is room.
+func TestInvariant17WhatExceedsTheMemoryOfANamespaceIsToldAndReadLater(t *testing.T) {
+	b := open(t, options{})
+	b.apply("more", one(configMap(b.ns, "kept", "v")))
+	b.ready("more")
+	uid := b.must(configMapGVK, b.ns, "kept").GetUID()
+	large := bundle.Spec{Wire: strings.Repeat("x", 1<<20)}
+	for i := range 34 {
+		b.apply(fmt.Sprint("large-", i), large)
+	}
+	b.ready("large-33")
+	spec := one(configMap(b.ns, "kept", "v"))
+	spec.Wire = large.Wire
+	b.apply("more", spec)
+	got := b.condition("more", "Stalled", metav1.ConditionTrue, "TooLarge")
+	if !strings.Contains(got.Message, b.ns) || !strings.Contains(got.Message, "move some into another namespace") {
+		t.Errorf("the message names neither the namespace nor the remedy: %s", got.Message)
+	}
+	b.apply("small", one(configMap(b.ns, "one", "v")))
+	b.ready("small")
+	if b.must(configMapGVK, b.ns, "kept").GetUID() != uid {
+		t.Error("its child was torn down")
+	}
+	b.delete(bundle.GVK, b.ns, "large-0")
+	b.ready("more")
+	b.quiet()
 }

@@ -42,11 +42,10 @@ func newUndecodable(u *unstructured.Unstructured, err error) *Undecodable {
 	if raw, unreadable := json.Marshal(conditions); conditions != nil && unreadable == nil && len(raw) <= maxConditions {
 		kept["status"] = map[string]any{"conditions": conditions}
 	}
-	text := err.Error()
-	if len(text) > maxDecodeError {
-		text = strings.ToValidUTF8(text[:maxDecodeError], "")
+	if text := err.Error(); len(text) > maxDecodeError {
+		err = errors.New(strings.ToValidUTF8(text[:maxDecodeError], ""))
 	}
-	return &Undecodable{Unstructured: &unstructured.Unstructured{Object: kept}, Err: errors.New(text)}
+	return &Undecodable{Unstructured: &unstructured.Unstructured{Object: kept}, Err: err}
 }
 
 // valueIndex is the index that a declaration of WatchResources may add.
