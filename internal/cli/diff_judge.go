@@ -14,6 +14,7 @@ import (
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -42,7 +43,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 	if err != nil {
 		return nil, err
 	}
-	inventory := entriesOf(t.admitted, inventories)
+	recorded := entriesOf(t.admitted, inventories)
 	self := plan.Owner{
 		APIVersion: r.stack.GVK.GroupVersion().String(), Kind: r.stack.GVK.Kind, Name: r.stack.Name, UID: r.stack.UID,
 	}
@@ -65,9 +66,14 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 		}
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
 		for _, o := range stage.Objects {
-			item, err := d.item(ctx, j, o, owner, i, inventory)
+			item, err := d.item(ctx, j, o, owner, i)
 			if err != nil {
 				return nil, err
+			}
+			if e, found := recorded[item.Key]; found {
+				// The key is the operator's alone: what is recorded sealed cannot be compared.
+				e = inventory.Open(digest.Key{}.Sealer(""), e, item.Digest, item.Observed)
+				item.Known = &e
 			}
 			desired[item.Key] = true
 			st.Items = append(st.Items, item)
@@ -79,7 +85,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 			in.Stages[i].Items[k].Waits = decide.ServerOf(in.Stages, in.Stages[i].Items[k])
 		}
 	}
-	if in.Extras, err = d.extras(ctx, c, j, t, inventory, desired); err != nil {
+	if in.Extras, err = d.extras(ctx, c, j, t, recorded, desired); err != nil {
 		return nil, err
 	}
 	d.warnings = append(d.warnings, c.warnings...)
@@ -89,17 +95,12 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 
 // item is one declared object with what is live under its name. The engine sees what carries its label alone; what
 // stands under a child's name without it is met when the object is created.
-func (d *differ) item(
-	ctx context.Context, j *judged, o plan.Object, owner plan.Owner, stage int, inventory map[plan.Key]keeper.InventoryEntry,
-) (decide.Item, error) {
+func (d *differ) item(ctx context.Context, j *judged, o plan.Object, owner plan.Owner, stage int) (decide.Item, error) {
 	stamped, err := plan.Stamp(digest.Key{}, o, j.stack, owner, stage)
 	if err != nil {
 		return decide.Item{}, err
 	}
 	item := decide.Item{Stamped: stamped, Synced: true}
-	if e, found := inventory[stamped.Key]; found {
-		item.Known = &e
-	}
 	gvk := o.Desired.GroupVersionKind()
 	mapping, err := d.lookup(gvk)
 	if err != nil {
@@ -130,10 +131,10 @@ func (d *differ) item(
 
 // extras are the objects that MLKeeper made for the custom resource and that it would not declare any more.
 func (d *differ) extras(
-	ctx context.Context, c *collector, j *judged, t *target, inventory map[plan.Key]keeper.InventoryEntry, desired map[plan.Key]bool,
+	ctx context.Context, c *collector, j *judged, t *target, recorded map[plan.Key]keeper.InventoryEntry, desired map[plan.Key]bool,
 ) ([]decide.Extra, error) {
-	entries := make([]keeper.InventoryEntry, 0, len(inventory))
-	for _, e := range inventory {
+	entries := make([]keeper.InventoryEntry, 0, len(recorded))
+	for _, e := range recorded {
 		entries = append(entries, e)
 	}
 	var out []decide.Extra
@@ -145,7 +146,7 @@ func (d *differ) extras(
 		}
 		taken[key] = true
 		j.live[key] = u
-		out = append(out, decide.Extra{Entry: inventory[key], Observed: observe.From(u, false)})
+		out = append(out, decide.Extra{Entry: recorded[key], Observed: observe.From(u, false)})
 	}
 	for _, e := range entries {
 		key := entryKey(e)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,6 +41,10 @@ func (d *differ) predict(
 	if err != nil {
 		return nil, "", fmt.Errorf("merge %s: %w", a.Key, err)
 	}
+	if a.Reason == decide.ReasonUnverified && sameContent(live, merged) {
+		// The inventory says whether anybody has changed the object to the operator alone, which has the key. The merge says it as well.
+		return live, "", nil
+	}
 	mapping, err := d.lookup(desired.GroupVersionKind())
 	if err != nil {
 		return nil, "", err
@@ -68,6 +73,14 @@ func (d *differ) predict(
 	note = "the API server would refuse it: " + withoutValues(a, err)
 	d.refusals = append(d.refusals, fmt.Errorf("%s: %s", a.Key, note))
 	return merged, note, nil
+}
+
+// sameContent says that two states of an object differ in their managedFields at most.
+func sameContent(one, other *unstructured.Unstructured) bool {
+	one, other = one.DeepCopy(), other.DeepCopy()
+	one.SetManagedFields(nil)
+	other.SetManagedFields(nil)
+	return equality.Semantic.DeepEqual(one.Object, other.Object)
 }
 
 // mergeLocally is what an apply would leave without the defaults and the admission of the API server.

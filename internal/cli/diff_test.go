@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -183,6 +184,37 @@ func TestDiffOfWhatIsAsDeclared(t *testing.T) {
 	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) { return u, nil })
 	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeController{render: render}, c)), "", "tas/s")
 	if err != nil || stderr != "" || !strings.Contains(stdout, "0 created, 0 changed, 0 deleted, 1 unchanged") {
+		t.Errorf("%v\n%s%s", err, stderr, stdout)
+	}
+}
+
+// The operator records hashes with a key that nobody else has. Who may only read is told of no difference nevertheless, and of no dry run that
+// is not possible, and a Job that has completed and is gone is not shown as created.
+func TestDiffOfWhatIsRecordedWithAKey(t *testing.T) {
+	u := liveService("s", "1", "2026-01-01T03:04:05Z")
+	u.SetResourceVersion("7")
+	jobGVK := schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
+	config := plan.Object{Desired: object(configGVK, "default", "c", map[string]any{"data": map[string]any{"a": "1"}})}
+	job := plan.Object{Desired: object(jobGVK, "default", "j", map[string]any{"spec": map[string]any{"parallelism": int64(1)}})}
+	child := written(t, u, config, `{"f:data":{"f:a":{}},`+metaFields+`}`)
+	entry := func(gvk schema.GroupVersionKind, name string, completed bool) any {
+		return map[string]any{
+			"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind, "namespace": "default", "name": name, "uid": "u", "completed": completed,
+			"appliedHash": "keyed:12345678:0123", "ownedFieldsHash": "keyed:12345678:4567",
+		}
+	}
+	if err := unstructured.SetNestedSlice(u.Object, []any{entry(configGVK, "c", false), entry(jobGVK, "j", true)}, "status", "inventory", "entries"); err != nil {
+		t.Fatal(err)
+	}
+	render := func(controller.Reader, *v1.TrustyAIService) (plan.Plan, error) {
+		return plan.Plan{Stages: []plan.Stage{{Name: "all", Objects: []plan.Object{config, job}}}}, nil
+	}
+	c, dyn := fakeCluster(t, append(slices.Clone(statusKinds), jobGVK), u, child)
+	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: strings.ToLower(u.GetKind())}, u.GetName(), errors.New("no"))
+	})
+	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeController{render: render}, c)), "", "tas/s")
+	if err != nil || stderr != "" || !strings.Contains(stdout, "0 created, 0 changed, 0 deleted, 2 unchanged") {
 		t.Errorf("%v\n%s%s", err, stderr, stdout)
 	}
 }

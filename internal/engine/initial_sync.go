@@ -9,6 +9,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
@@ -60,14 +61,14 @@ func (s *stacks[C, F]) inSync(cr C) (map[plan.Key]controller.State, bool) {
 	inventories := s.inventories.Of(string(cr.GetUID()))
 	owners, entries := s.ownersOf(cr, inventories), inventory.Merge(s.def.Common(cr).Inventory.Entries, inventories)
 	s.watchKinds(stack.UID, entries, nil)
-	states := make(map[plan.Key]controller.State, len(entries))
+	states, sealer := make(map[plan.Key]controller.State, len(entries)), s.sealer(stack.UID)
 	for key, e := range entries {
 		seen, found := s.informers.Child(s.def.Controller, key)
 		if !found && e.Completed && s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
 			states[key] = controller.State{Current: true}
 			continue
 		}
-		if !found || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) || !matches(seen, e) || !seen.OwnedBy(stack, owners...) ||
+		if !found || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) || !matches(sealer, seen, e) || !seen.OwnedBy(stack, owners...) ||
 			seen.Health.Status != health.Current {
 			return nil, false
 		}
@@ -82,6 +83,6 @@ func (s *stacks[C, F]) inSync(cr C) (map[plan.Key]controller.State, bool) {
 }
 
 // matches says that a child is what the inventory says that it was when it was written last.
-func matches(seen *observe.Object, e keeper.InventoryEntry) bool {
-	return !seen.Terminating() && seen.UID == e.UID && seen.OwnedFieldsHash != "" && seen.OwnedFieldsHash == e.OwnedFieldsHash && seen.AppliedHash() == e.AppliedHash
+func matches(sealer digest.Sealer, seen *observe.Object, e keeper.InventoryEntry) bool {
+	return !seen.Terminating() && seen.UID == e.UID && sealer.Is(e.OwnedFieldsHash, seen.OwnedFieldsHash) && sealer.Is(e.AppliedHash, seen.AppliedHash())
 }

@@ -178,6 +178,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 		return nil
 	}
 	entries := s.entriesToKeep(p)
+	s.seal(p, entries)
 	p.remaining = entries
 	s.forgetUnrecorded(p.state, entries)
 	ofStatus := &s.def.Common(p.cr).Inventory.Entries
@@ -205,10 +206,19 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 	return nil
 }
 
-// takeHeldInventory has the status list what one lists that is not written yet, and which this one replaces.
+// takeHeldInventory has the status list what one lists that is not written yet, and which this one replaces. What it has listed since an earlier
+// release is sealed, too, where nothing is reconciled, such as while it is suspended.
 func (s *stacks[C, F]) takeHeldInventory(p *reconciliation[C, F]) {
 	if held := p.state.pendingStatus; held != nil {
 		*s.def.Common(p.cr).Inventory = *held
+	}
+	s.seal(p, s.def.Common(p.cr).Inventory.Entries)
+}
+
+// seal seals the entries of a custom resource as they are stored.
+func (s *stacks[C, F]) seal(p *reconciliation[C, F], entries []keeper.InventoryEntry) {
+	if len(entries) > 0 {
+		inventory.Seal(s.sealer(p.stack.UID), entries)
 	}
 }
 

@@ -9,9 +9,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -96,10 +98,11 @@ func (s *stacks[C, F]) stamp(p *reconciliation[C, F]) error {
 		last.owners, last.stamped = p.owners, p.stamped
 	}
 	s.watchKinds(p.stack.UID, p.entries, p.stamped)
+	sealer := s.sealer(p.stack.UID)
 	for _, stage := range p.stamped {
 		for _, o := range stage {
 			p.ignoreHealth[o.Key] = o.IgnoreHealth
-			s.follow(p, o)
+			s.follow(p, sealer, o)
 		}
 	}
 	return nil
@@ -129,15 +132,21 @@ func (s *stacks[C, F]) stampAnew(p *reconciliation[C, F]) error {
 	return nil
 }
 
-// follow has the inventory say whether an object is to be retained after its custom resource as the plan says it now, and whether a Job has
-// completed: that alone changes nothing about what is declared, so that no write would tell.
-func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
+// sealer seals and opens the entries of a custom resource.
+func (s *stacks[C, F]) sealer(uid types.UID) digest.Sealer {
+	return s.digests.Key().Sealer(string(uid))
+}
+
+// follow opens the entry of an object. It has the entry say whether the object is to be retained after its custom resource as the plan says it
+// now, and whether a Job has completed: that alone changes nothing about what is declared, so that no write would tell.
+func (s *stacks[C, F]) follow(p *reconciliation[C, F], sealer digest.Sealer, o plan.Stamped) {
 	e, recorded := p.entries[o.Key]
 	if !recorded {
 		return
 	}
-	seen, found := s.informers.Child(s.def.Controller, o.Key)
-	if found {
+	seen := s.child(o.Key)
+	e = inventory.Open(sealer, e, o.Digest, seen)
+	if seen != nil {
 		e.Policy = inventory.PolicyOf(o, seen)
 		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.AppliedHash() == e.AppliedHash
 	} else {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/digestkey"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -60,6 +62,10 @@ func bareStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClock)
 	s.informers = watch.New(watch.Options{Catalog: s.catalog, Clock: clock})
 	s.queue = &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)}
 	s.pendingReady = map[client.ObjectKey]*pendingReady[*v1.TrustyAIService]{}
+	s.digests = &digestkey.Store{
+		Client: fakedynamic.NewSimpleDynamicClient(runtime.NewScheme()), Namespace: "operator", Random: rand.Reader, Clock: clock, Log: logr.Discard(),
+	}
+	s.digests.Load(context.Background())
 	s.def.Common = func(cr *v1.TrustyAIService) controller.Common {
 		return controller.Common{
 			Conditions: &cr.Status.Conditions, ObservedGeneration: &cr.Status.ObservedGeneration, Inventory: &cr.Status.Inventory,

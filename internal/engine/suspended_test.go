@@ -50,6 +50,21 @@ func TestASuspensionKeepsTheInventory(t *testing.T) {
 	}
 }
 
+// TestASuspensionSealsTheInventory: what a release before has recorded is not left as it is until somebody ends the suspension.
+func TestASuspensionSealsTheInventory(t *testing.T) {
+	s, _ := bareStacks()
+	p := passOf("a", newState("uid"), "")
+	p.cr, p.reader = p.before.DeepCopy(), &reader.Reader{}
+	p.cr.Annotations = map[string]string{keeper.SuspendAnnotation: "true"}
+	p.cr.Status.Inventory.Entries = []keeper.InventoryEntry{{UID: "child", AppliedHash: "abc", OwnedFieldsHash: "def"}}
+	if _, err := s.suspended(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.cr.Status.Inventory.Entries; len(got) != 1 || got[0].UID != "child" || got[0].AppliedHash == "abc" || got[0].OwnedFieldsHash == "def" {
+		t.Errorf("the inventory is %v", got)
+	}
+}
+
 // TestAFailedGatherKeepsTheInventory: the next status replaces the one that was held, which lists children that exist.
 func TestAFailedGatherKeepsTheInventory(t *testing.T) {
 	s, _ := readingStacks()

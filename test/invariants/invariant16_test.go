@@ -5,15 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/digestkey"
+	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
@@ -79,9 +84,9 @@ func TestInvariant16NobodyCanTryPasswordsAgainstADigest(t *testing.T) {
 	if shown == "" || applied["Secret"] == "" {
 		t.Fatalf("there is no digest of the Secret that is read, or of the one that is rendered: %q, %v", shown, applied)
 	}
-	// The reconstruction is right where nothing is secret.
-	if got := hashOf(t, cr, config, nil); got != applied["ConfigMap"] {
-		t.Fatalf("the hash of the ConfigMap is %s, and not %s", applied["ConfigMap"], got)
+	// The reconstruction is right: whoever reads an object may read its hash on it.
+	if got := hashOf(t, cr, config, nil); got != config.GetAnnotations()[keeper.AppliedHashAnnotation] {
+		t.Fatalf("the hash of the ConfigMap is %s, and not %s", config.GetAnnotations()[keeper.AppliedHashAnnotation], got)
 	}
 	other := one(configMap(b.ns, "other", "v"))
 	other.Secret = "credentials"
@@ -114,6 +119,99 @@ func TestInvariant16NobodyCanTryPasswordsAgainstADigest(t *testing.T) {
 	b.settle()
 	if got := b.journal.writes(mark, "", b.ns+"/configmaps/config"); len(got) > 0 {
 		t.Errorf("the next manager wrote what was right:\n%s", lines(got))
+	}
+}
+
+// entries are those of a bundle, in its status or in its Inventories.
+func (b *bench) entries(name string) []keeper.InventoryEntry {
+	b.Helper()
+	out := b.bundle(name).Status.Inventory.Entries
+	for _, inv := range b.inventories(name) {
+		out = append(out, inv.Status.Entries...)
+	}
+	return out
+}
+
+// plain returns what is recorded of objects as releases before recorded it: by hashes that everybody can compute who guesses the content.
+func (b *bench) plain(entries []keeper.InventoryEntry) []keeper.InventoryEntry {
+	b.Helper()
+	out := slices.Clone(entries)
+	for i := range out {
+		e := &out[i]
+		live := observe.From(b.must(schema.GroupVersionKind{Group: e.Group, Version: e.Version, Kind: e.Kind}, e.Namespace, e.Name), false)
+		e.AppliedHash, e.OwnedFieldsHash = live.AppliedHash(), live.OwnedFieldsHash
+	}
+	return out
+}
+
+// TestInvariant16NobodyCanTryValuesAgainstAnInventory: a viewer of custom resources or Inventories, who may not read what these list, cannot tell
+// whether a value that an object has is the one that he guesses: neither hash is one that the content alone leads to.
+func TestInvariant16NobodyCanTryValuesAgainstAnInventory(t *testing.T) {
+	b := open(t, options{})
+	b.apply("small", b.ordinary())
+	b.apply("staged", b.staged(b.namespace()))
+	for _, name := range []string{"small", "staged"} {
+		b.ready(name)
+		b.settle()
+		recorded := b.entries(name)
+		if len(recorded) < 3 {
+			t.Fatalf("%d objects of %s are recorded", len(recorded), name)
+		}
+		for i, e := range b.plain(recorded) {
+			if got := recorded[i].AppliedHash; got == "" || got == e.AppliedHash {
+				t.Errorf("who guesses %s %s finds its hash %q in the inventory", e.Kind, e.Name, got)
+			}
+			if got := recorded[i].OwnedFieldsHash; got == "" || got == e.OwnedFieldsHash {
+				t.Errorf("who guesses %s %s finds the hash of its fields %q in the inventory", e.Kind, e.Name, got)
+			}
+		}
+	}
+}
+
+// TestInvariant16AnUpgradeSealsWhatWasRecorded begins with the hashes that releases before have recorded. No object is written, and what is
+// recorded once: KServe copies the annotations of an InferenceService to its pods, which each other annotation would replace.
+func TestInvariant16AnUpgradeSealsWhatWasRecorded(t *testing.T) {
+	b := open(t, options{})
+	b.apply("small", b.ordinary())
+	b.apply("staged", b.staged(b.namespace()))
+	b.ready("small")
+	b.ready("staged")
+	b.settle()
+	sealed := [][]keeper.InventoryEntry{b.entries("small"), b.entries("staged")}
+	b.op.Stop()
+	text := func(entries []keeper.InventoryEntry) string {
+		raw, err := json.Marshal(b.plain(entries))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	b.patchStatus(bundleGVK, b.ns, "small", `{"status":{"inventory":{"entries":`+text(sealed[0])+`}}}`)
+	for _, inv := range b.inventories("staged") {
+		b.patchStatus(inventoryGVK, "", inv.Name, `{"status":{"entries":`+text(inv.Status.Entries)+`}}`)
+	}
+	mark := b.journal.mark()
+	b.restart()
+	cluster.Eventually(t, patience, func() error {
+		if got := [][]keeper.InventoryEntry{b.entries("small"), b.entries("staged")}; !reflect.DeepEqual(got, sealed) {
+			return fmt.Errorf("recorded is %+v, and was %+v", got, sealed)
+		}
+		return nil
+	})
+	b.settle()
+	written := map[string]int{}
+	for _, r := range b.journal.since(mark, request.write) {
+		if !strings.Contains(r.path, "/leases") && !strings.HasSuffix(r.path, "reviews") {
+			written[r.path]++
+		}
+	}
+	for path, n := range written {
+		if n > 1 || !strings.HasSuffix(path, "/status") {
+			t.Errorf("%d writes of %s", n, path)
+		}
+	}
+	if len(written) != 3 {
+		t.Errorf("written were %v, and not the status and two Inventories", written)
 	}
 }
 
@@ -157,8 +255,17 @@ func TestInvariant16ALostKeyIsReplaced(t *testing.T) {
 	spec := one(configMap(b.ns, "config", "v"))
 	spec.Secret = "credentials"
 	b.apply("b", spec)
+	b.apply("plain", one(configMap(b.ns, "without", "v")))
 	b.ready("b")
+	b.ready("plain")
 	b.settle()
+	content := func() *unstructured.Unstructured {
+		u := b.must(configMapGVK, b.ns, "without")
+		u.SetManagedFields(nil)
+		u.SetResourceVersion("")
+		return u
+	}
+	without := content()
 	shown := func() string {
 		text, _, _ := unstructured.NestedString(b.must(configMapGVK, b.ns, "config").Object, "data", "digest")
 		return text
@@ -177,6 +284,9 @@ func TestInvariant16ALostKeyIsReplaced(t *testing.T) {
 	b.ready("b")
 	if shown() == before {
 		t.Error("a lost key is still in use")
+	}
+	if got := content(); !reflect.DeepEqual(got, without) {
+		t.Errorf("an object without a digest was changed for another key: %v, and was %v", got, without)
 	}
 	mark = b.journal.mark()
 	b.nudge("b")

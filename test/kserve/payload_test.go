@@ -20,6 +20,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm/record"
+	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/test/acmruntime"
 	"mlkeeper.dev/test/cluster"
 )
@@ -114,6 +115,24 @@ func (s *site) secretive(mark string, replicas int) map[string]any {
 	return s.model("secretive", spec)
 }
 
+// untellable fails if the status of an element has a hash of its service that whoever guesses the service can compute.
+func (s *site) untellable(element string) {
+	s.t.Helper()
+	e := s.element(element)
+	if e == nil || len(e.Status.Inventory.Entries) != 1 {
+		s.t.Fatalf("the service is not recorded: %+v", e)
+	}
+	recorded := e.Status.Inventory.Entries[0]
+	live := &unstructured.Unstructured{}
+	live.SetAPIVersion("serving.kserve.io/v1beta1")
+	live.SetKind("InferenceService")
+	s.must(s.c.Client.Get(context.Background(), client.ObjectKey{Namespace: recorded.Namespace, Name: recorded.Name}, live))
+	seen := observe.From(live, false)
+	if recorded.AppliedHash == "" || recorded.AppliedHash == seen.AppliedHash() || recorded.OwnedFieldsHash == seen.OwnedFieldsHash {
+		s.t.Errorf("recorded is %+v, and the hashes of the service are %s and %s", recorded, seen.AppliedHash(), seen.OwnedFieldsHash)
+	}
+}
+
 // TestViewersSeeNoPayload: neither a user with the role that is shipped nor an administrator finds a property of a payload in a cluster-scoped
 // object, in whatever state an element, a composition or an order is. The Secrets go with what they are of.
 func TestViewersSeeNoPayload(t *testing.T) {
@@ -138,6 +157,7 @@ func TestViewersSeeNoPayload(t *testing.T) {
 	c := s.primed(map[string]any{"shared": mark})
 	i := s.deployed(c, s.secretive(mark, 1))
 	unseen("deployed", "CompositionElement", "CompositionDefinition")
+	s.untellable(i.Elements[0].ID)
 	// The composition, and the content.
 	s.c.Eventually(t, patience, func() error { return s.payloads(2) })
 

@@ -109,11 +109,12 @@ type InventoryEntry struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	UID types.UID `json:"uid,omitempty"`
-	// appliedHash is the digest of the rendered object that was applied last; the object has it in its annotation applied-hash.
+	// appliedHash is a keyed digest of the annotation applied-hash that the object has since it was applied last. Who cannot read the object
+	// cannot compare it with a guess.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	AppliedHash string `json:"appliedHash,omitempty"`
-	// ownedFieldsHash is the hash of MLKeeper's own managedFields entry after that write; a different hash on the live object
+	// ownedFieldsHash is a keyed digest of MLKeeper's own managedFields entry after that write; another one on the live object
 	// is drift.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128

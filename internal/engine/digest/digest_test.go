@@ -34,3 +34,25 @@ func TestSecrets(t *testing.T) {
 		seen[other] = i
 	}
 }
+
+func TestSealer(t *testing.T) {
+	s := Key{1}.Sealer("uid")
+	stored := s.Seal("abc")
+	if stored == "abc" || s.Seal("abc") != stored || s.Seal(stored) != stored || s.Seal("") != "" || s.Seal("abd") == stored {
+		t.Errorf("sealed is %q, then %q, and again %q", stored, s.Seal("abc"), s.Seal(stored))
+	}
+	if !s.Is(stored, "abc") || !s.Is("abc", "abc") || s.Is(stored, "abd") || s.Is("", "") || s.Is(stored, "") || s.Is(stored, stored) {
+		t.Error("what was stored is not recognized, or something else is")
+	}
+	for name, other := range map[string]Sealer{"another key": Key{2}.Sealer("uid"), "another subject": Key{1}.Sealer("other")} {
+		if other.Seal("abc") == stored || other.Is(stored, "abc") {
+			t.Errorf("%s gives the same", name)
+		}
+		if got := other.Foreign(stored); got != (name == "another key") {
+			t.Errorf("%s: what another key sealed is foreign: %t", name, got)
+		}
+	}
+	if s.Foreign(stored) || s.Foreign("abc") || s.Foreign("") {
+		t.Error("what this key sealed is foreign, or what none did")
+	}
+}
