@@ -26,6 +26,8 @@ type StatusReport struct {
 	Stacks []StackStatus `json:"stacks"`
 	// Warnings say what could not be read.
 	Warnings []string `json:"warnings"`
+	// refused says that the custom resources of a kind could not be listed.
+	refused bool
 }
 
 // StackStatus is one custom resource with what belongs to it.
@@ -76,7 +78,7 @@ func NewStatusCommand(env Environment) *cobra.Command {
 		Short: "Show every custom resource, its objects, their health, and the reason",
 		Long: `Show every custom resource of MLKeeper, the objects that belong to it, their health as of now, and the reason. The
 cluster is read and never written, and the values of Secrets are not read. The exit status is 0 whatever the health, and with --exit-code
-1 unless all are Ready.`,
+1 unless all are Ready and all kinds can be listed.`,
 		Example: `  mlkeeper status -A
   mlkeeper status -n models --kind TrustyAIService -o wide
   mlkeeper status -A -o json`,
@@ -135,8 +137,11 @@ func runStatus(cmd *cobra.Command, env Environment, f statusFlags) error {
 	return report.exit(f.exitCode)
 }
 
-// exit is the exit status of --exit-code: 1 where a custom resource is not Ready.
+// exit is the exit status of --exit-code: 1 where a custom resource is not Ready, or may be one of a kind that could not be listed.
 func (r *StatusReport) exit(asked bool) error {
+	if asked && r.refused {
+		return &Exit{Status: 1}
+	}
 	for i := range r.Stacks {
 		if s := &r.Stacks[i]; asked && (s.Ready != "True" || !s.Observed) {
 			return &Exit{Status: 1}

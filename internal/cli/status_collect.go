@@ -92,6 +92,7 @@ func (c *collector) collect(ctx context.Context, controllers []controller.Any) (
 	if len(unserved)+len(refused) == len(controllers) {
 		return nil, errors.Join(refused...)
 	}
+	report.refused = len(refused) > 0
 	for _, err := range refused {
 		c.warn("%v", err)
 	}

@@ -180,6 +180,12 @@ func TestStatusWarnsOfWhatItMayNotList(t *testing.T) {
 			t.Errorf("%s: %v\n%s%s", output, err, stdout, stderr)
 		}
 	}
+	// One of those that cannot be seen may not be Ready.
+	for _, output := range []string{"table", "json"} {
+		if _, stderr, err := run(t, NewStatusCommand(env), "", "-n", "ready", "--exit-code", "-o", output); status(err) != 1 {
+			t.Errorf("--exit-code -o %s without the right to list a kind: %v\n%s", output, err, stderr)
+		}
+	}
 	dyn.PrependReactor("list", "trustyaiservices", refuse)
 	if _, _, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-A"); err == nil || !strings.Contains(err.Error(), "-n") {
 		t.Errorf("%v", err)
