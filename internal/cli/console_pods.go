@@ -175,6 +175,21 @@ func (p *podWatches) listed() bool {
 	return true
 }
 
+// unread are the kinds that may not be watched and without which pods can be missed. hides says that workloads are known whose pods are.
+func (p *podWatches) unread() (kinds []string, hides bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, why := range p.refused {
+		gk := i.gvk.GroupKind()
+		owned := slices.Contains(slices.Collect(maps.Values(p.by)), i)
+		if _, workload := between[gk]; owned || workload || i.gvk == inventoryKind {
+			kinds, hides = append(kinds, fmt.Sprintf("%s may not be watched, so that pods are missed: %s", gk.Kind, why)), hides || owned
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds), hides
+}
+
 // pods are the pods of each workload, by whose they are: by the controller of their metadata, or by that of the ReplicaSet or Job between.
 func (p *podWatches) pods(whole []*unstructured.Unstructured) map[plan.Key][]*unstructured.Unstructured {
 	owners := map[types.UID]plan.Key{}

@@ -97,7 +97,9 @@ type logReader struct {
 	begun map[string]int64
 	// crowded says that containers were left out.
 	crowded bool
-	wg      sync.WaitGroup
+	// told are the notes that are made once.
+	told []string
+	wg   sync.WaitGroup
 
 	mu sync.Mutex
 	// reading is how many logs are read at once.
@@ -156,8 +158,13 @@ func (l *logReader) look(ctx context.Context) (done bool, err error) {
 			l.begin(ctx, pod, container)
 		}
 	}
+	unread, hides := l.unread()
 	if l.flags.follow {
+		l.noteOnce(unread)
 		return false, nil
+	}
+	if hides || len(l.begun) == 0 && len(unread) > 0 {
+		return true, errors.Join(l.result(), errors.New(strings.Join(unread, "; ")+"; request the rights list and watch"))
 	}
 	if len(l.begun) == 0 {
 		return true, fmt.Errorf("no container of %s has logged anything yet; `mlkeeper explain %s` says why", l.subject.key(), l.subject.argument())
@@ -307,6 +314,16 @@ func (l *logReader) note(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = printLines(l.notes, Clean(text))
+}
+
+// noteOnce tells each text that was not told yet.
+func (l *logReader) noteOnce(texts []string) {
+	for _, text := range texts {
+		if !slices.Contains(l.told, text) {
+			l.told = append(l.told, text)
+			l.note(text)
+		}
+	}
 }
 
 func (l *logReader) result() error {

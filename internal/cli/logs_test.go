@@ -8,12 +8,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // asked are the requests for logs.
@@ -91,6 +95,44 @@ func TestLogsThatCannotBeReadFailTheCommand(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the logs of default/d-1-fails, container c: the kubelet does not answer") || !strings.Contains(stdout, "hello from d-1-a") {
 		t.Errorf("%v\n%.300s", err, stdout)
 	}
+}
+
+// TestLogsTellOfAMissingRight has pods that may not be watched: nobody knows whether they logged anything.
+func TestLogsTellOfAMissingRight(t *testing.T) {
+	env, _, dyn := logsOf(t)
+	dyn.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+	})
+	const want = "Pod may not be watched"
+	_, _, err := run(t, NewLogsCommand(env), "", "tas/s")
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "request the rights list and watch") {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := NewLogsCommand(env)
+	notes := &notesUntil{until: want, found: cancel}
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(notes)
+	cmd.SetArgs([]string{"tas/s", "-f"})
+	if err := cmd.ExecuteContext(ctx); err != nil || strings.Count(notes.text.String(), want) != 1 {
+		t.Errorf("%v\n%s", err, notes.text.String())
+	}
+}
+
+// notesUntil is what a command writes until a text is found.
+type notesUntil struct {
+	text  strings.Builder
+	until string
+	found func()
+}
+
+func (n *notesUntil) Write(p []byte) (int, error) {
+	n.text.Write(p)
+	if strings.Contains(n.text.String(), n.until) {
+		n.found()
+	}
+	return len(p), nil
 }
 
 // TestLogsFollowAContainerThatIsRestarted restarts one more often than there are logs at once: each of its runs is read, and whole.
