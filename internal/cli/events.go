@@ -109,18 +109,18 @@ func (r *resolver) events(ctx context.Context, s *subject, types []string) (*Eve
 		return nil, errors.Join(errors.New("the cluster serves no events"), err)
 	}
 	of := map[plan.Key]bool{s.key(): true}
-	namespaces := []string{s.namespace}
+	// Events about objects without a namespace are in the namespace default.
+	namespaces := []string{cmp.Or(s.namespace, metav1.NamespaceDefault)}
 	for i := range status.Stacks[0].Objects {
 		o := &status.Stacks[0].Objects[i]
 		of[o.key()] = true
-		if !slices.Contains(namespaces, o.Namespace) {
-			namespaces = append(namespaces, o.Namespace)
+		if in := cmp.Or(o.Namespace, metav1.NamespaceDefault); !slices.Contains(namespaces, in) {
+			namespaces = append(namespaces, in)
 		}
 	}
 	report := &EventsReport{Events: []EventReport{}, Warnings: append([]string{}, status.Warnings...)}
 	for _, namespace := range namespaces {
-		// Events about objects without a namespace are in the namespace default.
-		all, err := r.list(ctx, mapping, cmp.Or(namespace, metav1.NamespaceDefault), metav1.ListOptions{})
+		all, err := r.list(ctx, mapping, namespace, metav1.ListOptions{})
 		if err != nil {
 			report.Warnings = append(report.Warnings, c.explain("events in "+namespace, err).Error())
 			continue

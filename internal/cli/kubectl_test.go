@@ -206,6 +206,19 @@ func TestEventsAreThoseOfTheCustomResourceAndItsObjects(t *testing.T) {
 	}
 }
 
+// TestEventsAreToldOnce has a custom resource in the namespace default with an object in no namespace, whose events are there as well.
+func TestEventsAreToldOnce(t *testing.T) {
+	objects := append(statusObjects(), object(eventKind, "default", "one", map[string]any{
+		"involvedObject": map[string]any{"apiVersion": serviceKind.GroupVersion().String(), "kind": serviceKind.Kind, "namespace": "default", "name": "ready"},
+		"type":           "Warning", "reason": "Once", "lastTimestamp": "2026-01-02T03:03:05Z",
+	}))
+	c, _ := fakeCluster(t, explainKinds, objects...)
+	stdout, stderr, err := run(t, NewEventsCommand(environment(fakeController{}, c)), "", "tas/ready")
+	if err != nil || strings.Count(stdout, "Once") != 1 {
+		t.Errorf("%v\n%s%s", err, stdout, stderr)
+	}
+}
+
 func TestCompletion(t *testing.T) {
 	c, _ := fakeCluster(t, statusKinds, statusObjects()...)
 	env := environment(fakeController{}, c)
