@@ -16,12 +16,18 @@ import (
 func TestArrange(t *testing.T) {
 	// Each word is an application and, after a colon, what it depends on.
 	for spec, want := range map[string]string{
-		"a b c":             "a b c",
-		"a:c b c":           "b c a",
-		"a:b b:c c d":       "c b a d",
-		"a b:a,c c:a d":     "a c b d",
-		"a:a b":             "b a; a: dependsOn goes in a circle by way of a",
-		"a:b b:a c:a d":     "d a b c; a: dependsOn goes in a circle by way of b; b: dependsOn goes in a circle by way of a; c: dependsOn goes in a circle by way of a",
+		"a b c":         "a b c",
+		"a:c b c":       "b c a",
+		"a:b b:c c d":   "c b a d",
+		"a b:a,c c:a d": "a c b d",
+		"a:a b":         "b a; a: dependsOn goes in a circle by way of a",
+		"a:b b:a c:a d": "d a b c; a: dependsOn goes in a circle by way of b; b: dependsOn goes in a circle by way of a; c waits for application a, whose dependsOn goes in a circle",
+		// What only depends on a circle comes after it, and is told what it waits for, by way of others, too.
+		"c:b b:a,d d a:a": "d a b c; c waits for application a, whose dependsOn goes in a circle; " +
+			"b waits for application a, whose dependsOn goes in a circle; a: dependsOn goes in a circle by way of a",
+		// Of two circles each member names its own.
+		"a:b,c b:a c:d d:c": "a b c d; a: dependsOn goes in a circle by way of b; b: dependsOn goes in a circle by way of a; " +
+			"c: dependsOn goes in a circle by way of d; d: dependsOn goes in a circle by way of c",
 		"a:nowhere b":       `a b; a: dependsOn names "nowhere", which is no application of this KfDef`,
 		"a:nowhere b:a c:b": `a b c; a: dependsOn names "nowhere", which is no application of this KfDef`,
 	} {
@@ -34,7 +40,7 @@ func TestArrange(t *testing.T) {
 			}
 			applications = append(applications, a)
 		}
-		order, wrong := sortByDependencies(applications)
+		order, wrong, waits := sortByDependencies(applications)
 		var names []string
 		for _, i := range order {
 			names = append(names, applications[i].Name)
@@ -43,6 +49,9 @@ func TestArrange(t *testing.T) {
 		for i, a := range applications {
 			if wrong[i] != "" {
 				got += fmt.Sprintf("; %s: %s", a.Name, wrong[i])
+			}
+			if waits[i] != "" {
+				got += fmt.Sprintf("; %s waits for %s", a.Name, waits[i])
 			}
 		}
 		if got != want {

@@ -1,6 +1,7 @@
 package kubeflow
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"regexp"
@@ -44,7 +45,7 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 		out.Inputs += " " + fetched.Digest
 	}
 	out.PreviousOwner = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
-	order, wrong := sortByDependencies(content.Spec)
+	order, wrong, waits := sortByDependencies(content.Spec)
 	definitions, applications := assignStages(cr, facts, order)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
 	if content.Rendering != "" {
@@ -53,7 +54,7 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	clash := conflicts(cr, facts, order)
 	names, more := stageNames(content.Spec), 0
 	for _, i := range order {
-		out.Stages = append(out.Stages, stage(content, names, i, wrong, applications[i]))
+		out.Stages = append(out.Stages, stage(content, names, i, cmp.Or(wrong[i], waits[i]), applications[i]))
 	}
 	facts.Awaited.hold(&out)
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
@@ -138,10 +139,10 @@ func failureOfApplication(content Content, i int, wrong, clash string) (message,
 	return "", ""
 }
 
-// stage is that of one application.
-func stage(content Content, names []string, i int, wrong map[int]string, objects []plan.Object) plan.Stage {
+// stage is that of one application. hold says why nothing of it is created, whatever it depends on.
+func stage(content Content, names []string, i int, hold string, objects []plan.Object) plan.Stage {
 	spec := content.Spec[i]
-	out := plan.Stage{Name: names[i], Objects: objects, WaitHealthy: spec.Wait, Hold: wrong[i]}
+	out := plan.Stage{Name: names[i], Objects: objects, WaitHealthy: spec.Wait, Hold: hold}
 	if spec.Timeout != nil {
 		out.Timeout = spec.Timeout.Duration
 	}

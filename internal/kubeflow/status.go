@@ -63,7 +63,7 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Obse
 func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedState) {
 	status := &cr.Status
 	before := status.Applications
-	order, dependencyErrors := sortByDependencies(facts.Result.Content.Spec)
+	order, dependencyErrors, _ := sortByDependencies(facts.Result.Content.Spec)
 	conflicting := conflicts(cr, facts, order)
 	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Result.Content.Applications))
 	existing := make([]int32, len(facts.Result.Content.Applications))
