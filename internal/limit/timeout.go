@@ -11,11 +11,30 @@ import (
 // its turn, since those before it have timeouts. Where it has waited for as long as it may work, waits is called once, unless it is nil. The
 // contexts that a context is made of do not count its waits, either. Of work that goes on at once for one context, one that waits is enough.
 func WithTimeout(ctx context.Context, timeout time.Duration, waits func()) (context.Context, context.CancelFunc) {
-	t := &timed{Context: ctx, done: make(chan struct{}), left: timeout, patience: timeout, waits: waits}
+	t := &timed{Context: ctx, done: make(chan struct{}), whole: timeout, left: timeout, patience: timeout, waits: waits}
 	if outer := timedOf(ctx); outer != nil {
 		t.outer = []*timed{outer}
 	}
 	return t, t.begin()
+}
+
+// Again has the innermost timeout of a context begin again, for work in parts each of which has all of it, such as a download and what is made of
+// it. A context that has ended stays so.
+func Again(ctx context.Context) {
+	t := timedOf(ctx)
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return
+	}
+	t.left = t.whole
+	if !t.stands() {
+		t.timer.Stop()
+		t.run()
+	}
 }
 
 // Shared is the context of work that several callers may wait for, and that goes on when some of them have gone. While nobody waits for it, its
@@ -24,7 +43,7 @@ type Shared struct{ *timed }
 
 // NewShared returns one with a timeout as of WithTimeout, which nobody waits for yet.
 func NewShared(ctx context.Context, timeout time.Duration) (Shared, context.CancelFunc) {
-	t := &timed{Context: ctx, shared: true, done: make(chan struct{}), left: timeout}
+	t := &timed{Context: ctx, shared: true, done: make(chan struct{}), whole: timeout, left: timeout}
 	return Shared{t}, t.begin()
 }
 
@@ -78,7 +97,8 @@ type timed struct {
 	// outer are the timeouts that do not count its waits, either: the one around it, or one for each caller of shared work, nil for a caller
 	// without.
 	outer []*timed
-	// left is what is left to work when since was, and timer ends that.
+	// whole is how long it may work, left what is left of that when since was, and timer ends it.
+	whole time.Duration
 	left  time.Duration
 	since time.Time
 	timer *time.Timer

@@ -51,6 +51,40 @@ func TestATimeoutStandsStillWhileOneWaits(t *testing.T) {
 	})
 }
 
+// TestATimeoutBeginsAgain has work in two parts, of which the second one has as long as the first one had, and waits before it begins.
+func TestATimeoutBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(1, 1)
+		ctx, cancel := WithTimeout(t.Context(), 3*time.Minute, nil)
+		defer cancel()
+		child, end := context.WithCancel(ctx)
+		defer end()
+		time.Sleep(2 * time.Minute)
+		Again(child)
+		l.Acquire(t.Context(), "other", 1)
+		time.AfterFunc(time.Minute, func() { Again(child) })
+		time.AfterFunc(time.Hour, func() { l.Release("other", 1) })
+		time.Sleep(time.Second)
+		if !l.Acquire(child, "ns", 1) {
+			t.Fatal("it was given nothing")
+		}
+		if deadline, _ := child.Deadline(); time.Until(deadline) != 3*time.Minute {
+			t.Errorf("it has %s left", time.Until(deadline))
+		}
+		time.Sleep(3*time.Minute - time.Second)
+		if child.Err() != nil {
+			t.Error("it ended too early")
+		}
+		<-child.Done()
+		Again(child)
+		time.Sleep(time.Hour)
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Errorf("it ended with %v", ctx.Err())
+		}
+		Again(t.Context()) // There is none.
+	})
+}
+
 // TestATimeoutEndsWithItsContext has one that ends while it waits, and one that waits for nobody.
 func TestATimeoutEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

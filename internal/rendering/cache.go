@@ -227,7 +227,7 @@ func (c *Cache[C]) put(ctx context.Context, of Subject, e entry[C]) {
 	}
 }
 
-// run fetches, renders and converts.
+// run fetches, renders and converts. Each of these has the whole timeout of a job, so that slow downloads leave time for what follows them.
 func (c *Cache[C]) run(ctx context.Context, live controller.Live, job Job[C]) *Result[C] {
 	ctx = source.Together(limit.WithNamespace(ctx, job.Namespace))
 	last, next := c.Last(job.Subject), &Result[C]{Inputs: job.Inputs, Depends: convert.Depends{}}
@@ -258,6 +258,7 @@ func (c *Cache[C]) run(ctx context.Context, live controller.Live, job Job[C]) *R
 			}
 			return artifact, err
 		}
+		limit.Again(ctx)
 		if failure := job.Resolve(ctx, &run); failure != nil {
 			return last.With(failure)
 		}
@@ -266,6 +267,7 @@ func (c *Cache[C]) run(ctx context.Context, live controller.Live, job Job[C]) *R
 		slices.Equal(last.Fetched, next.Fetched) && job.changed(last) == "" {
 		return last.With(next.Failure)
 	}
+	limit.Again(ctx)
 	if failure := job.Render(ctx, run); failure != nil {
 		return last.With(failure)
 	}

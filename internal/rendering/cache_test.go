@@ -17,6 +17,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/limit"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/rendering"
@@ -379,5 +380,34 @@ func TestWhatOneRunHasOpenIsBounded(t *testing.T) {
 	b.job.Sources, b.job.Trigger = b.job.Sources[:3], "corrected"
 	if got := b.run(); got.Failure != nil || got.Content.text != "one" {
 		t.Errorf("three of which two are the same: %+v", got)
+	}
+}
+
+// TestSlowDownloadsLeaveTimeForTheRendering holds that a job has its whole timeout for what its sources refer to, and for the rendering,
+// however long what came before took.
+func TestSlowDownloadsLeaveTimeForTheRendering(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := limit.WithTimeout(t.Context(), time.Hour, nil)
+	defer cancel()
+	last, _ := ctx.Deadline()
+	later := func(ctx context.Context, part string) {
+		ends, _ := ctx.Deadline()
+		if !ends.After(last) {
+			t.Errorf("%s ends at %s, as what came before it", part, ends)
+		}
+		time.Sleep(10 * time.Millisecond)
+		last = ends.Add(9 * time.Millisecond)
+	}
+	b.job.Resolve = func(ctx context.Context, _ *rendering.Run[content]) *plan.Problem {
+		later(ctx, "the resolution")
+		return nil
+	}
+	b.job.Render = func(ctx context.Context, run rendering.Run[content]) *plan.Problem {
+		later(ctx, "the rendering")
+		return b.render(ctx, run)
+	}
+	b.cache.Get(b.cluster, b.job)
+	if out, _ := b.cluster.Asked[0].Job(ctx, nil).(*result); b.rendered != 1 || out.Failure != nil {
+		t.Errorf("rendered %d times, %v", b.rendered, out.Failure)
 	}
 }

@@ -27,7 +27,7 @@ const (
 	maxOfNamespace = maxJobs / 4
 	keptFree       = maxJobs / 4
 	// timeout bounds one run of a job, which may be a download, without what it waits for a slot or for what namespaces share. That has no bound
-	// of its own: who is told of it keeps his turn, and one that was given up would lose it.
+	// of its own: who is told of it keeps his turn, and one that was given up would lose it. A job in parts has it for each of them (limit.Again).
 	timeout = 3 * time.Minute
 	// firstPause is how long after a failure a job runs again; the pauses grow to what its result says.
 	firstPause = 5 * time.Second
