@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +32,9 @@ func (s *stacks[C, F]) orderSteps(p *reconciliation[C, F], in decide.Input, i in
 	ordered := inSteps(in, i)
 	steps := decide.Steps(in, ordered)
 	free := true
-	for step, before := range steps {
+	// In their order, in which the warnings are told.
+	for _, step := range slices.Sorted(maps.Keys(steps)) {
+		before := steps[step]
 		gate := fmt.Sprintf("step %d of stage %s", step, stage.Name)
 		switch {
 		case before.Hook:

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +76,33 @@ func TestNothingGoesOnWithoutAHook(t *testing.T) {
 		if in.Stages[0].Items[0].Ordered != "" {
 			t.Errorf("%s: the first waits for %q", name, in.Stages[0].Items[0].Ordered)
 		}
+	}
+}
+
+// TestStepsAreWarnedOfInTheirOrder has several that wait for one object until their timeout: a status whose warnings change places is written each
+// time.
+func TestStepsAreWarnedOfInTheirOrder(t *testing.T) {
+	var items []decide.Item
+	for step := range 12 {
+		key := plan.Key{GroupKind: batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(), Namespace: "ns", Name: fmt.Sprint("of-", step)}
+		items = append(items, decide.Item{Stamped: plan.Stamped{Object: plan.Object{Step: step}, Key: key}, Served: true, Synced: true})
+	}
+	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
+	s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: clock}}}
+	state := &reconcileState{}
+	for range 10 {
+		p := &reconciliation[*keeper.Inventory, any]{state: state, plan: plan.Plan{Stages: []plan.Stage{{Name: "s"}}}}
+		s.orderSteps(p, decide.Input{Stages: []decide.Stage{{Name: "s", Items: slices.Clone(items)}}}, 0)
+		state.gates = p.gates
+		clock.Step(time.Hour)
+		for i, w := range p.warnings {
+			if !strings.HasPrefix(w, fmt.Sprintf("step %d of stage s ", i+1)) {
+				t.Fatalf("warning %d is %q", i, w)
+			}
+		}
+	}
+	if len(state.gates) != len(items)-1 {
+		t.Errorf("%d steps wait", len(state.gates))
 	}
 }
 
