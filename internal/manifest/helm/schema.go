@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	schemakind "github.com/santhosh-tekuri/jsonschema/v6/kind"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 )
 
@@ -24,6 +25,7 @@ func validate(c *chartv2.Chart, values map[string]any) []string {
 	var out []string
 	if len(c.Schema) > 0 {
 		if err := validateOne(c.Schema, values); err != nil {
+			sortCauses(err)
 			out = append(out, c.Name()+": "+strings.Join(strings.Fields(err.Error()), " "))
 		}
 	}
@@ -57,4 +59,24 @@ func validateOne(raw []byte, values map[string]any) (err error) {
 		return err
 	}
 	return schema.Validate(map[string]any(values))
+}
+
+// sortCauses has an error name what does not fit in one order: the library goes through values and schemas in the order of maps (jsonschema/v6,
+// validator.go), so that the text, and a status with it, would be another one each time.
+func sortCauses(err error) {
+	var schema *jsonschema.SchemaValidationError
+	if errors.As(err, &schema) {
+		err = schema.Err
+	}
+	var e *jsonschema.ValidationError
+	if !errors.As(err, &e) {
+		return
+	}
+	if additional, is := e.ErrorKind.(*schemakind.AdditionalProperties); is {
+		slices.Sort(additional.Properties)
+	}
+	for _, cause := range e.Causes {
+		sortCauses(cause)
+	}
+	slices.SortFunc(e.Causes, func(a, b *jsonschema.ValidationError) int { return strings.Compare(a.Error(), b.Error()) })
 }
