@@ -145,7 +145,7 @@ var ofWebhook = regexp.MustCompile(`^(?:Internal error occurred: failed calling|
 // alone: the text may quote values, an admission webhook's any of them.
 func answer(key plan.Key, err error) string {
 	if !isSecret(key) {
-		return cut(err.Error(), 600)
+		return cut(apistatus.Text(err), 600)
 	}
 	s := string(apierrors.ReasonForError(err))
 	if s == "" {
@@ -161,6 +161,7 @@ func answer(key plan.Key, err error) string {
 		}
 	}
 	if len(fields) > 0 {
+		slices.Sort(fields)
 		s += " at " + strings.Join(fields, ", ")
 	}
 	if webhook := ofWebhook.FindStringSubmatch(err.Error()); webhook != nil {

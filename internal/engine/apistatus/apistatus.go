@@ -202,3 +202,41 @@ func At(err error, field string) bool {
 		return cause.Field == field || strings.HasPrefix(cause.Field, field+"[")
 	})
 }
+
+// Text is the text of an error. Where it is an answer of the API server that names several fields, these are in one order: the API server checks
+// custom resources and the types of values in the order of Go's maps (k8s.io/kube-openapi, pkg/validation/validate/object_validator.go;
+// structured-merge-diff, typed/validate.go), so that a status that quotes the answer would change with each attempt.
+func Text(err error) string {
+	text := err.Error()
+	status, ok := statusOf(err)
+	if !ok {
+		return text
+	}
+	const errorsOf, next = ": errors:\n  ", "\n  "
+	if head, list, several := strings.Cut(text, errorsOf); several && Mistyped(err) {
+		lines := strings.Split(list, next)
+		slices.Sort(lines)
+		return head + errorsOf + strings.Join(lines, next)
+	}
+	told := causesOf(status)
+	list := "[" + strings.Join(told, ", ") + "]"
+	if len(told) < 2 || !strings.HasSuffix(text, list) {
+		return text
+	}
+	slices.Sort(told)
+	return strings.TrimSuffix(text, list) + "[" + strings.Join(told, ", ") + "]"
+}
+
+// causesOf are the causes of an answer as its message lists them: each one once (k8s.io/apimachinery, pkg/util/validation/field/errors.go and
+// pkg/util/errors/errors.go).
+func causesOf(status metav1.Status) (out []string) {
+	if status.Details == nil {
+		return nil
+	}
+	for _, cause := range status.Details.Causes {
+		if text := cause.Field + ": " + cause.Message; !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return out
+}

@@ -211,3 +211,29 @@ func TestCauseHasFewValues(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAnswerHasOneText holds that an answer about several fields has the same text whatever order the API server found them in: it goes into a
+// status, which would be written after each attempt.
+func TestAnAnswerHasOneText(t *testing.T) {
+	one, two, three := field.Required(field.NewPath("spec", "a"), "say it"), field.Invalid(field.NewPath("spec", "b"), "x, y", "is odd"),
+		field.Required(field.NewPath("spec", "c"), "")
+	typed := func(fields ...string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "failed to create typed patch object (ns/a; apps/v1, Kind=Thing): errors:\n  " + strings.Join(fields, "\n  ")}}
+	}
+	for want, errs := range map[string][]error{
+		`write: Thing.apps "n" is invalid: [spec.a: Required value: say it, spec.b: Invalid value: "x, y": is odd, spec.c: Required value]`: {
+			fmt.Errorf("write: %w", invalid("n", one, two, three)), fmt.Errorf("write: %w", invalid("n", three, two, one, two)),
+		},
+		`Thing.apps "n" is invalid: spec.a: Required value: say it`: {invalid("n", one)},
+		"failed to create typed patch object (ns/a; apps/v1, Kind=Thing): errors:\n  .spec.a: not known\n  .spec.b: no number": {
+			typed(".spec.a: not known", ".spec.b: no number"), typed(".spec.b: no number", ".spec.a: not known"),
+		},
+		"no answer: errors:\n  b\n  a": {errors.New("no answer: errors:\n  b\n  a")},
+	} {
+		for _, err := range errs {
+			if got := Text(err); got != want {
+				t.Errorf("%v\n gives %s\n want %s", err, got, want)
+			}
+		}
+	}
+}
