@@ -2,6 +2,8 @@ package shard
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,12 +116,14 @@ func (m *Member) members(all leases, now time.Time) map[string]string {
 // only shard. Who waits for an only shard may join beside any leader, whose lease it does not get before.
 func (m *Member) obstacle(all leases, now time.Time) string {
 	members := m.members(all, now)
-	for identity, count := range members {
+	// In one order, so that the same one of several is told each time.
+	for _, identity := range slices.Sorted(maps.Keys(members)) {
+		count := members[identity]
 		if count != strconv.Itoa(m.Shards.count) {
 			return fmt.Sprintf("the manager %s runs with --shards=%s", identity, count)
 		}
 	}
-	for name := range all {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		_, isShard := shardOf(name)
 		if m.Shards.count == 1 && name == LeaderLease {
 			continue

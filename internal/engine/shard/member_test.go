@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -348,6 +349,27 @@ func TestManagersOfAnotherNumberOfShardsProperty(t *testing.T) {
 		}
 		w.calm()
 		w.settled()
+	}
+}
+
+// TestTheSameObstacleIsToldEachTime has several managers in the way, of which a manager that waits logs one, once.
+func TestTheSameObstacleIsToldEachTime(t *testing.T) {
+	for prefix, want := range map[string]string{memberLease: "the manager a runs with", shardLease: "the manager a holds"} {
+		listed := &coordinationv1.LeaseList{}
+		for i, holder := range []string{"a", "b", "c", "d", "e", "f"} {
+			listed.Items = append(listed.Items, coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Name: prefix + strconv.Itoa(i+1) + leaseEnd, Annotations: map[string]string{countAnnotation: "7"}},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), LeaseDurationSeconds: ptr.To[int32](15)},
+			})
+		}
+		m, now := &Member{Options: Options{Shards: New(8)}}, time.Unix(1e9, 0)
+		all := m.observe(listed, now)
+		for range 20 {
+			if got := m.obstacle(all, now); !strings.HasPrefix(got, want) {
+				t.Errorf("it waits since %s, want %s", got, want)
+				break
+			}
+		}
 	}
 }
 
