@@ -160,66 +160,93 @@ func (s *sources) refuseCluster(cfg *rest.Config, log logr.Logger) error {
 	return nil
 }
 
-// lazyStore opens its folder when something is fetched for the first time, so that a manager without any source needs
-// none.
+// reopenAfter is how long after a failure the folder of a store is opened again.
+const reopenAfter = 5 * time.Second
+
+// lazyStore opens its folder when something is fetched for the first time, so that a manager without any source needs none. A folder that cannot
+// be opened, such as on a volume that is full or not mounted yet, is opened again after a pause.
 type lazyStore struct {
 	options source.Options
 	// cluster is the cluster whose addresses are refused; nil for none.
 	cluster *clusternet.Addresses
 
-	once      sync.Once
-	store     *source.Store
-	err       error
+	mu    sync.Mutex
+	store *source.Store
+	// err is why it is never opened: the flags are wrong, or it is closed.
+	err error
+	// failed is why it could not be opened, until when it is opened again.
+	failed    error
+	again     time.Time
 	temporary bool
 }
 
 // Fetch implements origin.Fetcher.
 func (l *lazyStore) Fetch(ctx context.Context, r source.Request) (*source.Artifact, error) {
-	if err := l.open(); err != nil {
+	store, err := l.open()
+	if err != nil {
 		return nil, err
 	}
-	return l.store.Fetch(ctx, r)
+	return store.Fetch(ctx, r)
 }
 
 // FetchChart implements origin.Fetcher.
 func (l *lazyStore) FetchChart(ctx context.Context, r source.ChartRequest) (*source.Artifact, error) {
-	if err := l.open(); err != nil {
+	store, err := l.open()
+	if err != nil {
 		return nil, err
 	}
-	return l.store.FetchChart(ctx, r)
+	return store.FetchChart(ctx, r)
 }
 
 // Unpack implements origin.Fetcher.
 func (l *lazyStore) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
-	if err := l.open(); err != nil {
+	store, err := l.open()
+	if err != nil {
 		return nil, err
 	}
-	return l.store.Unpack(ctx, name, data)
+	return store.Unpack(ctx, name, data)
 }
 
-func (l *lazyStore) open() error {
-	l.once.Do(func() {
-		if l.err != nil {
-			return
+func (l *lazyStore) open() (*source.Store, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.store != nil || l.err != nil:
+		return l.store, l.err
+	case time.Now().Before(l.again):
+		return nil, l.failed
+	}
+	if l.failed = l.openFolder(); l.failed != nil {
+		l.again = time.Now().Add(reopenAfter)
+		l.options.Log.Error(l.failed, "The folder of --source-dir cannot be opened, and is opened again after a pause", "pause", reopenAfter.String())
+	}
+	return l.store, l.failed
+}
+
+func (l *lazyStore) openFolder() error {
+	if l.options.Dir == "" {
+		dir, err := os.MkdirTemp("", "mlkeeper-sources-")
+		if err != nil {
+			return source.FolderError(err)
 		}
-		if l.options.Dir == "" {
-			if l.options.Dir, l.err = os.MkdirTemp("", "mlkeeper-sources-"); l.err != nil {
-				return
-			}
-			l.temporary = true
-		}
-		if l.store, l.err = source.New(l.options); l.err != nil {
-			l.err = fmt.Errorf("open the folder of --source-dir: %w", l.err)
-		}
-	})
-	return l.err
+		l.options.Dir, l.temporary = dir, true
+	}
+	store, err := source.New(l.options)
+	if err != nil {
+		return fmt.Errorf("open the folder of --source-dir: %w", err)
+	}
+	l.store = store
+	return nil
 }
 
 // close ends the store, if it was opened.
 func (l *lazyStore) close() {
-	l.once.Do(func() { l.err = errors.New("the store of sources is closed") })
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.store != nil {
 		_ = l.store.Close()
+	} else if l.err == nil {
+		l.err = errors.New("the store of sources is closed")
 	}
 	if l.cluster != nil {
 		l.cluster.Close()

@@ -216,6 +216,12 @@ func describeNetwork(err error) *Error {
 	return transient(ReasonUnreachable, "", exchangeFailed)
 }
 
+// FolderError is the error of a store whose folder cannot be opened now. It is told to users as one of the store's disk, without the path, which is in
+// its text for the log.
+func FolderError(err error) error {
+	return fmt.Errorf("open the store of sources (%w): %w", err, diskError(err))
+}
+
 // diskError is the error of the store's own disk; it leaves out paths, which mean nothing to users.
 func diskError(err error) *Error {
 	var number syscall.Errno

@@ -109,14 +109,14 @@ func New(o Options) (*Store, error) {
 		entries: map[string]*entryState{}, sources: map[string]meta{}, flights: map[string]*flight{},
 	}
 	if err := s.occupy(); err != nil {
-		return nil, fmt.Errorf("open the store of sources: %w", err)
+		return nil, FolderError(err)
 	}
 	if len(s.key) == 0 {
 		s.ownKey()
 	}
 	if err := s.scan(); err != nil {
 		s.leave()
-		return nil, fmt.Errorf("open the store of sources: %w", err)
+		return nil, FolderError(err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
