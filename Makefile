@@ -286,6 +286,7 @@ deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace, 
 	@KUBECTL="$(KUBECTL)" FORCE="$(FORCE)" CONTROLLERS="$(CONTROLLERS)$(if $(filter participant,$(COMPONENTS)), kserve)" hack/crds.sh
 	$(KUBECTL) apply --server-side $(if $(filter 1,$(FORCE)),--force-conflicts) -k bin/deploy
 	@[[ ! -e bin/deploy/off ]] || $(KUBECTL) delete --ignore-not-found -k bin/deploy/off
+	@KUBECTL="$(KUBECTL)" NAMESPACE="$(NAMESPACE)" hack/namespace.sh prune
 
 .PHONY: undeploy
 undeploy: $(kubectl_deps) ## Delete what deploy applied: the operator, MLKeeper's CustomResourceDefinitions and, where nothing of others is in it, the namespace.

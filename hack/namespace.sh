@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The namespace NAMESPACE of the operator, with KUBECTL.
 # Usage: namespace.sh check   fail where it exists and is not MLKeeper's, before make deploy changes it
+#        namespace.sh prune   delete the generated ConfigMaps of earlier deployments, which no Deployment and no pod of it uses
 #        namespace.sh delete  delete it if it is MLKeeper's and nothing of others is in it; else say what make undeploy leaves
 #
 # It is MLKeeper's with the label of config/manager/manager.yaml. An administrator who adds the label gives it to MLKeeper.
@@ -21,6 +22,19 @@ if [[ $1 == check ]]; then
   } >&2
   exit 1
 fi
+# generated has the label of the ConfigMaps that kustomize generates, with a hash of the content in their names.
+generated=keeper.mlkeeper.dev/generated
+if [[ $1 == prune ]]; then
+  # The pods of the Deployment before run until those of the next are ready, and may have to be started again meanwhile.
+  used=$("${kubectl[@]}" get deployments,pods -n "$NAMESPACE" \
+    -o 'jsonpath={range .items[*]}{range .spec.volumes[*]}{.configMap.name}{"\n"}{end}{range .spec.template.spec.volumes[*]}{.configMap.name}{"\n"}{end}{end}')
+  for name in $("${kubectl[@]}" get configmaps -n "$NAMESPACE" -l "$generated" -o 'jsonpath={.items[*].metadata.name}'); do
+    grep -qx "$name" <<<"$used" || "${kubectl[@]}" delete configmap -n "$NAMESPACE" --ignore-not-found "$name"
+  done
+  exit 0
+fi
+# make undeploy has deleted the one of the present content alone.
+"${kubectl[@]}" delete configmaps -n "$NAMESPACE" -l "$generated" --ignore-not-found
 if [[ $owner != mlkeeper ]]; then
   echo "The namespace $NAMESPACE is not MLKeeper's: it stays."
   exit 0

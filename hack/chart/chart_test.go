@@ -107,8 +107,12 @@ func overlay(t *testing.T, components []string) []map[string]any {
 			// helm install --create-namespace makes it.
 			continue
 		case u.GetKind() == "ConfigMap":
-			// Its name ends with a digest; the chart has an annotation of the pods in its place.
+			// Its name ends with a digest, and a label tells the namesakes apart; the chart has an annotation of the pods in their place.
 			u.SetName("mlkeeper-participant")
+			unstructured.RemoveNestedField(object, "metadata", "labels", "keeper.mlkeeper.dev/generated")
+			if len(u.GetLabels()) == 0 {
+				unstructured.RemoveNestedField(object, "metadata", "labels")
+			}
 		case u.GetKind() == "Deployment":
 			containers := at(object, "spec", "template", "spec", "containers").([]any)
 			containers[0].(map[string]any)["image"] = "registry.example.com/mlkeeper:v0.1.0"

@@ -121,12 +121,19 @@ func TestNamespaceOfOthersStays(t *testing.T) {
 	out, err = run("deploy", "IMG="+image, "NAMESPACE=models", "COMPONENTS=participant")
 	must(t, out, err)
 	c.Kubectl(t, "-n", "models", "rollout", "status", "deployment/"+manager, "--timeout=1m")
+	deployedBefore(t, c, "models")
+	out, err = run("deploy", "IMG="+image, "NAMESPACE=models", "COMPONENTS=participant")
+	must(t, out, err)
+	if names := generated(t, c, "models"); len(names) != 1 {
+		t.Errorf("after a deployment there are the ConfigMaps %v", names)
+	}
+	deployedBefore(t, c, "models")
 	c.Kubectl(t, "-n", "models", "create", "secret", "generic", "mlkeeper-digest-key")
 	c.Kubectl(t, "-n", "models", "create", "configmap", "weights")
 	out, err = run("undeploy", "NAMESPACE=models")
 	must(t, out, err)
 	for _, part := range []string{"ConfigMap/weights", "kubectl delete namespace models"} {
-		if !strings.Contains(out, part) || strings.Contains(out, "Secret/mlkeeper") {
+		if !strings.Contains(out, part) || strings.Contains(out, "Secret/mlkeeper") || strings.Contains(out, "ConfigMap/mlkeeper") {
 			t.Errorf("undeploy does not say %q, and what of others is in the namespace:\n%s", part, out)
 		}
 	}
@@ -142,6 +149,23 @@ func TestNamespaceOfOthersStays(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// deployedBefore creates the ConfigMap that a deployment with another configuration of the participant has left.
+func deployedBefore(t *testing.T, c *cluster.Cluster, namespace string) {
+	t.Helper()
+	const name = "mlkeeper-participant-before"
+	c.Kubectl(t, "-n", namespace, "create", "configmap", name)
+	c.Kubectl(t, "-n", namespace, "label", "configmap", name, generatedLabel+"=participant")
+}
+
+// generatedLabel is that of the ConfigMaps that kustomize generates.
+const generatedLabel = "keeper.mlkeeper.dev/generated"
+
+// generated are the names of the ConfigMaps that kustomize generated.
+func generated(t *testing.T, c *cluster.Cluster, namespace string) []string {
+	t.Helper()
+	return strings.Fields(c.Kubectl(t, "-n", namespace, "get", "configmaps", "-l", generatedLabel, "-o", "name"))
 }
 
 func namespaceOf(t *testing.T, c *cluster.Cluster, name string) *corev1.Namespace {
