@@ -102,7 +102,9 @@ func entriesIn(wire *wiring.Wire, target *unstructured.Unstructured, alive []cli
 }
 
 // keptOfTargets is what is kept of the metadata of an object that a wire edits. An InferenceService is selected by its labels.
-var keptOfTargets = observe.Metadata{Annotations: []string{deploymentMode, istioInject}, Labels: true}
+var keptOfTargets = observe.Metadata{
+	Annotations: []string{keeper.WireAnnotation, keeper.WiringAnnotation, deploymentMode, istioInject}, Labels: true,
+}
 
 // stripTo keeps the identity of an object and what is read of its metadata, of managedFields the claims, and what keep copies.
 func stripTo(u *unstructured.Unstructured, keep func(out *unstructured.Unstructured)) *unstructured.Unstructured {

@@ -18,18 +18,16 @@ const (
 	maxLabels = 16 << 10
 )
 
-// marksOfUsers are the annotations that users give custom resources, and that MLKeeper gives the objects of its wires. Those of children are in
-// shareMarks.
+// marksOfUsers are MLKeeper's own annotations of custom resources. Those of children are in shareMarks.
 var marksOfUsers = []string{
 	keeper.SuspendAnnotation, keeper.ReconcileAtAnnotation, keeper.AdoptAnnotation, keeper.PreviousOperatorAnnotation,
-	keeper.WireAnnotation, keeper.WiringAnnotation,
 }
 
 // Metadata names what a cache keeps of the metadata of objects that users write, beside names, versions and times. An object may have more than a
 // megabyte of annotations, labels, finalizers or owner references, so that a few hundred would fill the memory. What was reduced is never written
 // back: a write needs the finalizers and the owners of others.
 type Metadata struct {
-	// Annotations are those beside MLKeeper's own.
+	// Annotations are those beside MLKeeper's own of custom resources.
 	Annotations []string
 	// Finalizers are those that MLKeeper asks for.
 	Finalizers []string

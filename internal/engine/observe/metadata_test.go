@@ -56,7 +56,7 @@ func sizeOf(m metav1.Object) (size int) {
 
 // TestLittleIsKeptOfTheMetadataOfUsers: what is reduced has what is asked for, and is the same when it is reduced again.
 func TestLittleIsKeptOfTheMetadataOfUsers(t *testing.T) {
-	kept := Metadata{Annotations: []string{"example.com/read"}, Finalizers: []string{"example.com/previous"}, Labels: true}
+	kept := Metadata{Annotations: []string{"example.com/read", keeper.WiringAnnotation}, Finalizers: []string{"example.com/previous"}, Labels: true}
 	for _, m := range []metav1.Object{&metav1.ObjectMeta{}, &unstructured.Unstructured{Object: map[string]any{}}} {
 		fill(m)
 		all := maps.Clone(m.GetLabels())
