@@ -62,6 +62,9 @@ func admitted(ctx context.Context, read controller.Reader, service *unstructured
 	if forbidden := podSecurity(pods, namespace.GetLabels()); forbidden != nil {
 		return forbidden, nil
 	}
+	if forbidden := placement(name, pods, namespace.GetLabels()); forbidden != nil {
+		return forbidden, nil
+	}
 	if forbidden := injecting(service, pods, namespace.GetLabels()); forbidden != nil {
 		return forbidden, nil
 	}

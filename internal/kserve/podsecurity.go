@@ -15,6 +15,7 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -184,6 +185,33 @@ func podSecurity(pods []pod, labels map[string]string) *plan.Problem {
 			Message: fmt.Sprintf("its pods violate the level %s of the Pod Security Standards: %s", api.LevelBaseline, result.ForbiddenDetail()),
 			Remedy: fmt.Sprintf("remove these fields, or have an administrator label the namespace %s=%s",
 				api.EnforceLevelLabel, api.LevelPrivileged),
+		}
+	}
+	return nil
+}
+
+// placement says why the pods of a service may not be placed as they ask for in a namespace with these labels; nil where they may. The Pod
+// Security Standards do not judge that. A priority has pods of others preempted, in whatever namespace those are, and nodeName passes over the
+// scheduler, with its taints and resources. Models need nodeSelector, affinity, tolerations and runtimeClassName, such as for GPUs: the scheduler
+// decides with these. A namespace that enforces privileged accepts all pods.
+func placement(namespace string, pods []pod, labels map[string]string) *plan.Problem {
+	if labels[api.EnforceLevelLabel] == string(api.LevelPrivileged) {
+		return nil
+	}
+	for _, one := range pods {
+		switch {
+		case one.spec.NodeName != "":
+			return &plan.Problem{
+				Class: plan.Terminal, Reason: reasonPodSecurity, Field: one.field + ".nodeName", Value: one.spec.NodeName,
+				Message: "orders may not place pods on a node without the scheduler", Remedy: "remove the field, or choose nodes by nodeSelector",
+			}
+		case one.spec.PriorityClassName != "" && labels[keeper.CompositionsPriorityLabel] != keeper.CompositionsAllowed:
+			return &plan.Problem{
+				Class: plan.Terminal, Reason: reasonPodSecurity, Field: one.field + ".priorityClassName", Value: one.spec.PriorityClassName,
+				Message: "pods with a priority have those of others preempted",
+				Remedy: "remove the field, or have an administrator allow priorities: kubectl label namespace " + namespace + " " +
+					keeper.CompositionsPriorityLabel + "=" + keeper.CompositionsAllowed,
+			}
 		}
 	}
 	return nil

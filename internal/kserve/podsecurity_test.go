@@ -93,6 +93,33 @@ func TestPodSecurity(t *testing.T) {
 	}
 }
 
+// TestPlacement: an order neither has pods of others preempted nor passes over the scheduler, unless an administrator allows it for the namespace.
+// What models on GPUs need is accepted.
+func TestPlacement(t *testing.T) {
+	for where, place := range podPlaces {
+		for field, fields := range map[string]string{"nodeName": `{"nodeName":"n"}`, "priorityClassName": `{"priorityClassName":"system-node-critical"}`} {
+			spec := fmt.Sprintf(place, fields)
+			for _, labels := range []map[string]string{nil, {"pod-security.kubernetes.io/enforce": "baseline"}} {
+				made, problem, message := ordersOf(t, spec, labels)
+				if made != "" || problem != "Terminal PodSecurityViolation" || !strings.Contains(message, field) || !strings.Contains(message, "remove the field") {
+					t.Errorf("%s %s with %v: it makes %q, with problem %q, and tells %q", where, field, labels, made, problem, message)
+				}
+			}
+			if made, problem, _ := ordersOf(t, spec, map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}); made == "" || problem != "" {
+				t.Errorf("%s %s in a privileged namespace: it makes %q, with problem %q", where, field, made, problem)
+			}
+			made, problem, _ := ordersOf(t, spec, map[string]string{keeper.CompositionsPriorityLabel: keeper.CompositionsAllowed})
+			if (made != "") != (field == "priorityClassName") {
+				t.Errorf("%s %s where priorities are allowed: it makes %q, with problem %q", where, field, made, problem)
+			}
+		}
+		gpu := `{"nodeSelector":{"gpu":"yes"},"tolerations":[{"key":"nvidia.com/gpu","operator":"Exists"}],"runtimeClassName":"nvidia"}`
+		if made, problem, _ := ordersOf(t, fmt.Sprintf(place, gpu), nil); made == "" || problem != "" {
+			t.Errorf("%s for GPUs: it makes %q, with problem %q", where, made, problem)
+		}
+	}
+}
+
 // TestPodSecurityAllows: what the standards allow is created, as are fields that only look like a container's.
 func TestPodSecurityAllows(t *testing.T) {
 	for _, spec := range []string{

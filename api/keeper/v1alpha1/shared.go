@@ -21,6 +21,9 @@ const (
 	// services run as a ServiceAccount.
 	CompositionsLabel   = "keeper.mlkeeper.dev/compositions"
 	CompositionsAllowed = "allowed"
+	// CompositionsPriorityLabel, with the value CompositionsAllowed, lets the pods of services that are ordered into a Namespace have a
+	// priorityClassName, by which pods of others are preempted.
+	CompositionsPriorityLabel = "keeper.mlkeeper.dev/compositions-priority"
 	// ElementAnnotation on an InferenceService that nobody owns hands it over to the CompositionElement of that name, which deploys
 	// it from then on, and removes it when it is ordered to.
 	ElementAnnotation = "keeper.mlkeeper.dev/element"
