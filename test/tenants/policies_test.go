@@ -112,6 +112,9 @@ func attempts() []attempt {
 		{"ownership", "write what is for a custom resource of another namespace", replace(head + "ConfigMap\nmetadata: {name: theirs, namespace: NS, " + owned("other") + "}\n")},
 		{"ownership", "create an autoscaler that is for no custom resource", create("apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: x, namespace: NS}\n" +
 			"spec: {scaleTargetRef: {name: x}, triggers: [{type: cron, metadata: {}}]}\n")},
+		{"ownership", "create a Secret as if it were wired", create(head + "Secret\nmetadata: {name: x, namespace: NS, annotations: {keeper.mlkeeper.dev/wiring: '{}'}}\n")},
+		{"ownership", "write a Service of others as if it were wired", replace(head + "Service\nmetadata: {name: theirs, namespace: NS, annotations: {keeper.mlkeeper.dev/wiring: '{}'}}\n" +
+			"spec: {selector: {a: c}}\n")},
 		{"ownership", "write an object of others", replace(head + "ConfigMap\nmetadata: {name: theirs, namespace: NS}\ndata: {a: b}\n")},
 		{"ownership", "write a Service of others", replace(head + "Service\nmetadata: {name: theirs, namespace: NS}\nspec: {selector: {a: c}}\n")},
 		{"ownership", "have an object of others deleted", replace(head + "ConfigMap\nmetadata: {name: theirs, namespace: NS, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}\n")},
