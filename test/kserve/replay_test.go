@@ -63,6 +63,7 @@ func play(t *testing.T) *player {
 	if err != nil {
 		t.Fatal(err)
 	}
+	inClear(t)
 	id := uuid.NewString()
 	p := &player{site: &site{t: t, c: cluster.Shared(t)}}
 	p.news = sync.NewCond(&p.mu)

@@ -85,6 +85,43 @@ func TestStrimzi(t *testing.T) {
 	}
 }
 
+// shipped is the file of the component.
+func shipped(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "components", "participant", "application.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestTheShippedFileIsSecured: whoever uses it as it is sends credentials over TLS, and gives the broker's authority and the password by
+// variables. Without these the participant starts, and health tells that the broker refuses it. One for a trial has neither.
+func TestTheShippedFileIsSecured(t *testing.T) {
+	authority, err := pki.NewAuthority(rand.Reader, time.Now(), "cluster-ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range map[string]map[string]string{
+		"nothing set": nil, "a password": {"kafkaUser": "kserve", "kafkaPassword": "p}"},
+		"as Strimzi gives it": {"SASL_JAAS_CONFIG": `ScramLoginModule required username="kserve" password="p";`, "kafkaTrustStore": string(authority.CertPEM)},
+	} {
+		got, err := Read(shipped(t), Options{Env: environment(values)})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if k := got.Kafka; k.TLS == nil || k.Mechanism != "SCRAM-SHA-512" || k.User == "" || k.Password == "" ||
+			(k.TLS.RootCAs != nil) != (values["kafkaTrustStore"] != "") || values != nil && k.User != "kserve" {
+			t.Errorf("%s: Kafka is %+v", name, k)
+		}
+	}
+	got, err := Read(shipped(t), Options{Env: environment(map[string]string{"kafkaSecurityProtocol": "PLAINTEXT", "SASL_JAAS_CONFIG": ""})})
+	if err != nil || got.Kafka.TLS != nil || got.Kafka.Mechanism != "" {
+		t.Errorf("for a trial: %+v, %v", got.Kafka, err)
+	}
+}
+
 // TestTrustStore reads the two forms in which Strimzi gives the authority of a broker.
 func TestTrustStore(t *testing.T) {
 	authority, err := pki.NewAuthority(rand.Reader, time.Now(), "cluster-ca")
@@ -230,15 +267,11 @@ func TestTopics(t *testing.T) {
 	list := func(sources ...string) string {
 		return "clampAutomationCompositionTopics: {topicSources: [" + strings.Join(sources, ", ") + "]}"
 	}
-	shipped, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "components", "participant", "application.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
 		text, operation, sync string
 		optional              bool
 	}{
-		"the shipped file": {string(shipped), DefaultTopic, DefaultSyncTopic, true},
+		"the shipped file": {string(shipped(t)), DefaultTopic, DefaultSyncTopic, true},
 		"as New Delhi":     {"participant: {intermediaryParameters: {" + list(source("ops")) + "}}", "ops", DefaultSyncTopic, true},
 		"two topics":       {"participant: {intermediaryParameters: {" + list(source("ops"), source("syncs")) + "}}", "ops", "syncs", false},
 		"as 9.1.0, by reference": {"participant: {intermediaryParameters: {topics: {operationTopic: ops, syncTopic: syncs}, " +
