@@ -123,7 +123,8 @@ func TestFlagsOfTheManager(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	pattern := `(mlkeeper_[a-z_]+)`
-	same(t, "metrics", all(pattern, read(t, "operations.md")), all(`Name: "`+pattern+`"`, read(t, "../internal/engine/metrics.go")+read(t, "../internal/requests/metric.go")+read(t, "../internal/rendering/memory.go")+read(t, "../internal/participant/metrics.go")))
+	same(t, "metrics", all(pattern, read(t, "operations.md")), all(`Name: "`+pattern+`"`, read(t, "../internal/engine/metrics.go")+read(t, "../internal/engine/activity.go")+
+		read(t, "../internal/engine/watch/source/metric.go")+read(t, "../internal/requests/metric.go")+read(t, "../internal/rendering/memory.go")+read(t, "../internal/participant/metrics.go")))
 }
 
 func TestAnnotations(t *testing.T) {

@@ -136,6 +136,9 @@ func well() world {
 		`mlkeeper_ready{kind="TrustyAIService",status="True",reason="AllComponentsReady"}`: {value: 3},
 		`mlkeeper_ready{kind="TrustyAIService",status="False",reason="DuplicateService"}`:  {value: 0},
 		`mlkeeper_suspended{kind="TrustyAIService"}`:                                       {value: 0},
+		`mlkeeper_failing{kind="TrustyAIService"}`:                                         {value: 0},
+		`mlkeeper_most_drift_corrections{kind="Deployment"}`:                               {value: 1},
+		`mlkeeper_refused_watches_total{group="apps",resource="deployments"}`:              {value: 1},
 		`mlkeeper_managed_objects{kind="TrustyAIService",health="Current"}`:                {value: 15},
 		`mlkeeper_managed_objects{kind="TrustyAIService",health="Failed"}`:                 {value: 0},
 		`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="ready"}`:                {value: 9},
@@ -195,19 +198,19 @@ func failures() map[string]func(world) {
 		return func(w world) { w[selector] = trend{value: value, growth: growth} }
 	}
 	return map[string]func(world){
-		"MLKeeperNotReady":                 set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="VolumeNotFound"}`, 1, 0),
-		"MLKeeperStalled":                  set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="DuplicateService"}`, 2, 0),
+		"MLKeeperNotReady":                 set(`mlkeeper_not_ready_since_timestamp_seconds{kind="TrustyAIService",reason="VolumeNotFound"}`, -7200, 0),
+		"MLKeeperStalled":                  set(`mlkeeper_not_ready_since_timestamp_seconds{kind="TrustyAIService",reason="DuplicateService"}`, -7200, 0),
 		"MLKeeperObjectFailed":             set(`mlkeeper_managed_objects{kind="TrustyAIService",health="Failed"}`, 1, 0),
 		"MLKeeperRolloutOverdue":           set(`mlkeeper_rollout_started_timestamp_seconds{holder="team-a"}`, -3600, 0),
 		"MLKeeperSuspended":                set(`mlkeeper_suspended{kind="TrustyAIService"}`, 1, 0),
-		"MLKeeperDriftLoop":                set(`mlkeeper_drift_corrections_total{kind="Deployment"}`, 0, 1),
-		"MLKeeperDown":                     func(w world) { w.between(0, 10) },
+		"MLKeeperDriftLoop":                set(`mlkeeper_most_drift_corrections{kind="Deployment"}`, 5, 0),
+		"MLKeeperDown":                     func(w world) { w.between(0, 12) },
 		"MLKeeperNoLeader":                 set(`leader_election_master_status{name="mlkeeper.keeper.mlkeeper.dev"}`, 0, 0),
 		"MLKeeperShardNotHeld":             set(`mlkeeper_shard_held{shard="1"}`, 0, 0),
-		"MLKeeperReconcileErrors":          set(`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="error"}`, 0, 2),
+		"MLKeeperReconcileErrors":          set(`mlkeeper_failing_since_timestamp_seconds{kind="TrustyAIService"}`, -7200, 0),
 		"MLKeeperPanics":                   set(`controller_runtime_reconcile_panics_total{controller="trustyai"}`, 0, 1),
 		"MLKeeperContinuousWrites":         set(`mlkeeper_writes_total{kind="Deployment",verb="Apply",reason="DriftDetected"}`, 0, 6),
-		"MLKeeperContinuousReconciles":     set(`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="requeue_after"}`, 0, 60),
+		"MLKeeperContinuousReconciles":     set(`mlkeeper_continuous_reconciles_since_timestamp_seconds{kind="TrustyAIService"}`, -7200, 0),
 		"MLKeeperQueueDepth":               set(`workqueue_depth{name="trustyai",controller="trustyai",priority="0"}`, 400, 0),
 		"MLKeeperParticipantNotRegistered": set(`mlkeeper_acm_registered`, 0, 0),
 		"MLKeeperParticipantDisconnected":  set(`mlkeeper_acm_topic_connected{topic="acm-ppnt-sync"}`, 0, 0),
@@ -216,7 +219,7 @@ func failures() map[string]func(world) {
 		"MLKeeperOrdersPending":            set(`mlkeeper_acm_pending_orders`, 1, 0),
 		"MLKeeperOrderOverdue":             set(`mlkeeper_acm_oldest_order_age_seconds`, 3600, 0),
 		"MLKeeperReportsUnsent":            set(`mlkeeper_acm_unsent_reports`, 1, 0),
-		"MLKeeperWatchMissing":             set(`rest_client_requests_total{code="403",method="GET",host="kubernetes"}`, 0, 1),
+		"MLKeeperWatchMissing":             set(`mlkeeper_refused_watches_total{group="",resource="pods"}`, 0, 1),
 	}
 }
 

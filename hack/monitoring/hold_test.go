@@ -97,6 +97,9 @@ func window(t *testing.T, expr string) time.Duration {
 	}
 	var longest time.Duration
 	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		if over, ok := node.(*parser.SubqueryExpr); ok && strings.HasPrefix(expr, "max_over_time(") {
+			longest = max(longest, over.Range)
+		}
 		if call, ok := node.(*parser.Call); ok && (call.Func.Name == "rate" || call.Func.Name == "increase") {
 			longest = max(longest, call.Args[0].(*parser.MatrixSelector).Range)
 		}

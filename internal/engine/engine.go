@@ -150,10 +150,11 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	source.ServeMetrics()
 	e := &Engine{
 		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, controllers: map[schema.GroupKind]reconciler{},
 		catalog:  catalog.New(disco, watched, opts.Log.WithName("catalog")),
-		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
+		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(opts.Clock),
 	}
 	e.rollouts.Changed = e.metrics.rollout
 	e.informers = watch.New(watch.Options{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -70,8 +71,12 @@ var (
 // engineMetrics counts what the engine does. What is counted per custom resource is kept, so that each pass replaces the
 // counts of the pass before.
 type engineMetrics struct {
+	clock clock.PassiveClock
+
 	mu    sync.Mutex
 	stack map[string]map[client.ObjectKey]stackCounts
+	// active is what each custom resource has done lately, by kind.
+	active map[string]map[client.ObjectKey]*activity
 	// suspended has the custom resources that are suspended, by kind.
 	suspended map[string]map[client.ObjectKey]struct{}
 }
@@ -81,15 +86,21 @@ type stackCounts struct {
 	health map[health.Status]int
 	// status and reason are those of its condition Ready.
 	status, reason string
+	// since is when it became not Ready; zero while it is Ready.
+	since time.Time
 }
 
-func newMetrics() *engineMetrics {
+func newMetrics(c clock.PassiveClock) *engineMetrics {
 	register.Do(func() {
-		ctrlmetrics.Registry.MustRegister(reconciles, writes, failedWrites, drift, objects, timeToReady, ready, suspended, verified, rolloutSince, shardHeld)
+		ctrlmetrics.Registry.MustRegister(reconciles, writes, failedWrites, drift, objects, timeToReady, ready, suspended, verified, rolloutSince, shardHeld,
+			notReadySince, failing, failingSince, busySince, mostRepairs)
 	})
-	return &engineMetrics{
-		stack: map[string]map[client.ObjectKey]stackCounts{}, suspended: map[string]map[client.ObjectKey]struct{}{},
+	m := &engineMetrics{
+		clock: c, stack: map[string]map[client.ObjectKey]stackCounts{}, active: map[string]map[client.ObjectKey]*activity{},
+		suspended: map[string]map[client.ObjectKey]struct{}{},
 	}
+	collected.Store(m)
+	return m
 }
 
 func (m *engineMetrics) reconciled(kind, outcome string) {
@@ -107,8 +118,6 @@ func (m *engineMetrics) writeFailed(key plan.Key, cause string) {
 func (m *engineMetrics) statusWritten(kind string) {
 	writes.WithLabelValues(kind, "PatchStatus", "StatusChanged").Inc()
 }
-
-func (m *engineMetrics) repaired(key plan.Key) { drift.WithLabelValues(key.Kind).Inc() }
 
 // rollout tells which namespace has the slot for rollouts, and since when; empty for none.
 func (m *engineMetrics) rollout(holder string, since time.Time) {
@@ -140,7 +149,7 @@ func (m *engineMetrics) observe(
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.replaceLocked(kind, key, counts, now)
+	m.replaceLocked(kind, key, counts, condition, now)
 }
 
 // observeReady replaces the condition Ready alone, where nothing is known of the objects of a custom resource.
@@ -149,7 +158,7 @@ func (m *engineMetrics) observeReady(kind string, key client.ObjectKey, conditio
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.Copy(counts.health, m.stack[kind][key].health)
-	m.replaceLocked(kind, key, counts, now)
+	m.replaceLocked(kind, key, counts, condition, now)
 }
 
 // newCounts counts a custom resource without objects.
@@ -161,7 +170,7 @@ func newCounts(condition *metav1.Condition) stackCounts {
 	return counts
 }
 
-func (m *engineMetrics) replaceLocked(kind string, key client.ObjectKey, counts stackCounts, now time.Time) {
+func (m *engineMetrics) replaceLocked(kind string, key client.ObjectKey, counts stackCounts, condition *metav1.Condition, now time.Time) {
 	m.resumeLocked(kind, key)
 	if m.stack[kind] == nil {
 		m.stack[kind] = map[client.ObjectKey]stackCounts{}
@@ -172,6 +181,7 @@ func (m *engineMetrics) replaceLocked(kind string, key client.ObjectKey, counts 
 	} else {
 		verified.WithLabelValues(kind).Set(float64(now.UnixMilli()) / 1000)
 	}
+	counts.since = since(before, condition, now)
 	counts.add(kind, 1)
 	m.stack[kind][key] = counts
 }
@@ -199,6 +209,7 @@ func (m *engineMetrics) forget(kind string, key client.ObjectKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.resumeLocked(kind, key)
+	delete(m.active[kind], key)
 	if before, known := m.stack[kind][key]; known {
 		before.add(kind, -1)
 		delete(m.stack[kind], key)

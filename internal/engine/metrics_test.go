@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -20,7 +21,7 @@ import (
 // TestSuspendedResourcesAreCounted: an alert on certificates that are not renewed, and on fixes that are not rolled out, needs to know of them.
 func TestSuspendedResourcesAreCounted(t *testing.T) {
 	const kind = "OnlyInThisTest"
-	m := newMetrics()
+	m := newMetrics(clock.RealClock{})
 	count := func() float64 {
 		families, err := ctrlmetrics.Registry.Gather()
 		if err != nil {

@@ -328,7 +328,7 @@ func (s *stacks[C, F]) remember(p *reconciliation[C, F], r act.Result) {
 		p.requeueAt(s.Clock.Now().Add(staleRetry))
 	}
 	if r.Wrote && r.Action.Reason == decide.ReasonDrift && !r.Action.Object.Drift.Leave {
-		s.metrics.repaired(r.Action.Key)
+		s.metrics.repaired(s.def.GVK.Kind, p.key, r.Action.Key)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestADefinitionIsLookedAtAgainWhenItIsCurrent(t *testing.T) {
 // bareStacks are stacks of TrustyAIServices in a cluster of which nothing is known.
 func bareStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClock) {
 	s, clock, _ := rollingStacks()
-	s.catalog, s.metrics, s.states = catalog.New(nil, nil, logr.Discard()), newMetrics(), map[client.ObjectKey]*reconcileState{}
+	s.catalog, s.metrics, s.states = catalog.New(nil, nil, logr.Discard()), newMetrics(clock), map[client.ObjectKey]*reconcileState{}
 	s.informers = watch.New(watch.Options{Catalog: s.catalog, Clock: clock})
 	s.queue = &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)}
 	s.pendingReady = map[client.ObjectKey]*pendingReady[*v1.TrustyAIService]{}

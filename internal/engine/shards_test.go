@@ -93,7 +93,7 @@ func TestNothingIsKeptOfALostShard(t *testing.T) {
 	sys := &forgetful{}
 	s := &stacks[*v1.TrustyAIService, struct{}]{
 		Engine: &Engine{
-			Options: Options{Clock: now, Shards: shards}, informers: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(),
+			Options: Options{Clock: now, Shards: shards}, informers: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(now),
 			inventories: inventory.New(inventory.Options{}),
 			jobs: background.New(background.Options[watch.Referrer]{
 				Clock: now, Namespace: func(watch.Referrer) string { return "" }, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard(),

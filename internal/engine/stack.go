@@ -221,11 +221,12 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	}
 	if bad != nil {
 		s.releaseRollout(key)
-		return s.undecodable(ctx, bad)
+		return s.counted(key, func() (reconcile.Result, error) { return s.undecodable(ctx, bad) })
 	}
 	deleting, adopts := cr.GetDeletionTimestamp() != nil, s.adopts(cr)
 	if deleting {
 		s.releaseRollout(key)
+		s.metrics.gaveUp(s.def.GVK.Kind, key)
 	}
 	if !adopts && (deleting || s.inSyncAtStart(cr)) {
 		return reconcile.Result{}, nil
@@ -235,10 +236,17 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	}
 	p := s.newReconciliation(cr)
 	p.unconfirmed = unconfirmed
-	if s.isSuspended(cr) && !adopts {
-		return s.suspended(ctx, p)
-	}
-	return s.run(ctx, p, adopts)
+	return s.attempt(ctx, p, adopts)
+}
+
+// attempt does the steps of a reconcile, or reports that the custom resource is suspended.
+func (s *stacks[C, F]) attempt(ctx context.Context, p *reconciliation[C, F], adopts bool) (reconcile.Result, error) {
+	return s.counted(p.key, func() (reconcile.Result, error) {
+		if s.isSuspended(p.cr) && !adopts {
+			return s.suspended(ctx, p)
+		}
+		return s.run(ctx, p, adopts)
+	})
 }
 
 // postponed returns how long a custom resource that failed waits for its next attempt. It is not tried again by every event that comes

@@ -43,7 +43,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	sys := &forgetful{}
 	s := &stacks[*v1.TrustyAIService, struct{}]{
 		Engine: &Engine{
-			Options: Options{Clock: clock}, informers: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(),
+			Options: Options{Clock: clock}, informers: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(clock),
 			jobs: background.New(background.Options[watch.Referrer]{Clock: clock, Namespace: func(watch.Referrer) string { return "" }, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard()}),
 		},
 		sys: sys, queue: &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)},

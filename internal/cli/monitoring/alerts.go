@@ -65,24 +65,25 @@ func Alerts(c Catalog, stalled []string, runbooks string) ([]Group, error) {
 // resourceAlerts are about custom resources.
 func (w *writer) resourceAlerts(stalled []string) []alert {
 	waits := strings.Join(stalled, "|")
-	ready := w.of("mlkeeper_ready")
-	drift := w.of("mlkeeper_drift_corrections_total")
+	notReady := w.of("mlkeeper_not_ready_since_timestamp_seconds")
+	repairs := w.of("mlkeeper_most_drift_corrections")
 	objects := w.of("mlkeeper_managed_objects")
 	rollout := w.of("mlkeeper_rollout_started_timestamp_seconds")
 	suspended := w.of("mlkeeper_suspended")
 	return []alert{
 		{
-			name: "MLKeeperNotReady", wait: "30m", severity: "warning",
-			expr:    ready.by("sum", ready.where("status", "!=", "True").where("reason", "!~", waits).now(), "kind", "reason") + " > 0",
-			summary: "{{ $value }} {{ $labels.kind }} have not been Ready for 30 minutes ({{ $labels.reason }})",
-			description: "They wait for a missing dependency, or every retry fails. `mlkeeper status -A` lists them and " +
-				"`mlkeeper explain` says what each needs.",
+			// The time is that of one custom resource. A hold would be that of a number, which is never zero where another one progresses each time.
+			name: "MLKeeperNotReady", wait: "2m", severity: "warning",
+			expr:    notReady.where("reason", "!~", waits).longer("1800", "kind", "reason"),
+			summary: "A {{ $labels.kind }} has not been Ready for {{ $value | humanizeDuration }} ({{ $labels.reason }})",
+			description: "It waits for a missing dependency, or every retry fails. `mlkeeper status -A` lists it and " +
+				"`mlkeeper explain` says what it needs.",
 		},
 		{
-			name: "MLKeeperStalled", wait: "10m", severity: "warning",
-			expr:        ready.by("sum", ready.where("status", "!=", "True").where("reason", "=~", waits).now(), "kind", "reason") + " > 0",
-			summary:     "{{ $value }} {{ $labels.kind }} are Stalled ({{ $labels.reason }})",
-			description: "Their spec or another input cannot be satisfied, and only a change of it helps. The message of Ready names field, value and remedy.",
+			name: "MLKeeperStalled", wait: "2m", severity: "warning",
+			expr:        notReady.where("reason", "=~", waits).longer("600", "kind", "reason"),
+			summary:     "A {{ $labels.kind }} has not been Ready for {{ $value | humanizeDuration }} and is Stalled ({{ $labels.reason }})",
+			description: "Its spec or another input cannot be satisfied, and only a change of it helps. The message of Ready names field, value and remedy.",
 		},
 		{
 			name: "MLKeeperObjectFailed", wait: "15m", severity: "warning",
@@ -99,17 +100,18 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 		},
 		{
 			name: "MLKeeperSuspended", wait: "7d", severity: "warning",
-			expr:    suspended.by("sum", suspended.now(), "kind") + " > 0",
+			// The series of a manager ends with it, and that of the next one begins later: one evaluation without either would begin the week anew.
+			expr:    "max_over_time((" + suspended.by("sum", suspended.now(), "kind") + ")[15m:1m]) > 0",
 			summary: "{{ $value }} {{ $labels.kind }} have been suspended for a week",
 			description: "Nothing of them is written: certificates are not renewed, and changed credentials and images with security fixes are not " +
 				"rolled out. `mlkeeper status -A` lists them.",
 		},
 		{
 			name: "MLKeeperDriftLoop", wait: "15m", severity: "warning",
-			expr:    drift.by("sum", drift.increase("10m"), "kind") + " > 3",
-			summary: "Another writer keeps changing {{ $labels.kind }}s that MLKeeper manages",
-			description: "{{ $value | humanize }} drift corrections in ten minutes: two writers change the same fields. MLKeeper cedes a field to one other " +
-				"manager after 3 conflicts in 10 min (condition FieldManagerConflict), but not to several.",
+			expr:    repairs.by("max", repairs.now(), "kind") + " > 3",
+			summary: "Another writer keeps changing a {{ $labels.kind }} that MLKeeper manages",
+			description: "It was corrected {{ $value }} times without being left alone for ten minutes: two writers change the same fields. MLKeeper cedes a " +
+				"field to one other manager after 3 conflicts in 10 min (condition FieldManagerConflict), but not to several.",
 		},
 	}
 }
@@ -117,19 +119,22 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 // managerAlerts are about the operator itself.
 func (w *writer) managerAlerts() []alert {
 	requests := w.of("mlkeeper_api_requests_total")
-	reconciles := w.of("mlkeeper_reconciles_total")
+	failing := w.of("mlkeeper_failing_since_timestamp_seconds")
+	busy := w.of("mlkeeper_continuous_reconciles_since_timestamp_seconds")
 	writes := w.of("mlkeeper_writes_total")
 	leader := w.of("leader_election_master_status")
 	shards := w.of("mlkeeper_shard_held")
 	panics := w.of("controller_runtime_reconcile_panics_total")
 	depth := w.of("workqueue_depth")
-	answers := w.of("rest_client_requests_total")
-	ready := w.of("mlkeeper_ready")
+	refused := w.of("mlkeeper_refused_watches_total")
+	notReady := w.of("mlkeeper_not_ready_since_timestamp_seconds")
 	return []alert{
 		{
-			name: "MLKeeperDown", wait: "5m", severity: "critical",
-			// Not absent(), which is true as well where nothing scrapes the manager, or MLKeeper is not there yet.
-			expr:    fmt.Sprintf("group(present_over_time(%s[1d])) unless on () group(%[1]s)", requests.series("")),
+			name: "MLKeeperDown", severity: "critical",
+			// Not absent(), which is true as well where nothing scrapes the manager, or MLKeeper is not there yet. A manager that is restarted again
+			// and again is scraped at times, with which the time of a hold would begin anew.
+			expr: fmt.Sprintf("group(present_over_time(%s[1d] offset 10m)) and on () avg_over_time((group(%[1]s) or on () vector(0))[10m:1m]) < 0.5",
+				requests.series("")),
 			summary: "No manager of MLKeeper is running",
 			description: "One was scraped within the last day, and none is now. The managed systems keep running, but nothing is corrected, created " +
 				"or updated.",
@@ -148,10 +153,10 @@ func (w *writer) managerAlerts() []alert {
 			description: "Managers run, but none reconciles the namespaces of this shard. The log of a manager that takes no shard says what it waits for.",
 		},
 		{
-			name: "MLKeeperReconcileErrors", wait: "15m", severity: "warning",
-			expr:    reconciles.by("sum", reconciles.where("outcome", "=", "error").rate("10m"), "kind") + " > 0.02",
-			summary: "Reconciles of {{ $labels.kind }} keep failing",
-			description: "{{ $value | humanize }} per second end in an error that should be temporary. The log and the condition " +
+			name: "MLKeeperReconcileErrors", severity: "warning",
+			expr:    failing.longer("900", "kind"),
+			summary: "Reconciles of a {{ $labels.kind }} keep failing",
+			description: "For {{ $value | humanizeDuration }}, each has ended in an error that should be temporary. The log and the condition " +
 				"Reconciling have the error.",
 		},
 		{
@@ -168,12 +173,11 @@ func (w *writer) managerAlerts() []alert {
 				"or the API server stores something else than MLKeeper wrote.",
 		},
 		{
-			name: "MLKeeperContinuousReconciles", wait: "1h", severity: "warning",
-			expr: reconciles.by("sum", reconciles.rate("10m"), "kind") + " > 0.2 + 0.05 * " +
-				ready.by("sum", ready.now(), "kind"),
-			summary: "{{ $labels.kind }}s have been reconciled continuously for an hour",
-			description: "{{ $value | humanize }} reconciles per second, more than one in twenty seconds for each custom resource. In the " +
-				"steady state, and during a lasting failure, there are a few per minute: an object changes all the time, or MLKeeper loops.",
+			name: "MLKeeperContinuousReconciles", severity: "warning",
+			expr:    busy.longer("3600", "kind"),
+			summary: "A {{ $labels.kind }} has been reconciled continuously for {{ $value | humanizeDuration }}",
+			description: "It was reconciled more than once in twenty seconds all the time. In the steady state, and during a lasting failure, that " +
+				"happens a few times an hour: an object changes all the time, or MLKeeper loops.",
 		},
 		{
 			name: "MLKeeperQueueDepth", wait: "15m", severity: "warning",
@@ -183,8 +187,9 @@ func (w *writer) managerAlerts() []alert {
 		},
 		{
 			name: "MLKeeperWatchMissing", wait: "15m", severity: "warning",
-			expr: answers.by("sum", w.ours(answers.where("code", "=~", "401|403").where("method", "=", "GET").increase("15m")), "code") + " > 0 or " +
-				ready.by("sum", ready.where("reason", "=", "CacheNotSynced").now(), "kind") + " > 0",
+			// Not the refused requests, among which are those with the rights of others.
+			expr: refused.by("sum", refused.increase("15m"), "group", "resource") + " > 0 or " +
+				notReady.where("reason", "=", "CacheNotSynced").longer("900", "kind"),
 			summary:     "A watch of the manager is refused or cannot be opened",
 			description: "Changes of the objects that it may not watch go unnoticed. The log names the missing right, and /readyz fails.",
 		},

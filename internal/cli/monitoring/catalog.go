@@ -128,7 +128,10 @@ func typeOf(registry prometheus.Registerer, m Metric) Type {
 	switch registered.ExistingCollector.(type) {
 	case *prometheus.CounterVec, prometheus.Counter:
 		return Counter
-	case *prometheus.GaugeVec, prometheus.GaugeFunc:
+	case prometheus.GaugeFunc, interface {
+		// A GaugeVec, or what embeds one.
+		GetMetricWith(prometheus.Labels) (prometheus.Gauge, error)
+	}:
 		return Gauge
 	case *prometheus.HistogramVec:
 		return Histogram

@@ -186,22 +186,30 @@ func (w *writer) systems() section {
 	byReason := graph("Not Ready, by reason", "short", 12, notReady, ready.by("sum", notReady.now(), "kind", "reason"), "kind", "reason")
 	byHealth := graph("Objects by health", "short", 12, objects, objects.by("sum", objects.now(), "kind", "health"), "kind", "health")
 	byReason.stack, byHealth.stack = true, true
+	since := w.of("mlkeeper_not_ready_since_timestamp_seconds").kind()
 	verified := w.of("mlkeeper_last_full_sync_timestamp_seconds").kind()
 	return section{"Systems", []panel{
 		byReason, byHealth, times,
 		graph("Since the leader verified everything", "s", 12, verified, "time() - "+verified.by("max", verified.now(), "kind"), "kind"),
+		graph("Longest not Ready", "s", 12, since, "time() - "+since.by("min", since.now(), "kind", "reason"), "kind", "reason"),
 	}}
 }
 
 func (w *writer) work() section {
 	reconciles, writes := w.of("mlkeeper_reconciles_total").kind(), w.of("mlkeeper_writes_total")
 	drift, requests := w.of("mlkeeper_drift_corrections_total"), w.of("mlkeeper_api_requests_total")
-	failed := w.of("mlkeeper_failed_writes_total")
+	failed, failing := w.of("mlkeeper_failed_writes_total"), w.of("mlkeeper_failing").kind()
+	fails, busy := w.of("mlkeeper_failing_since_timestamp_seconds").kind(), w.of("mlkeeper_continuous_reconciles_since_timestamp_seconds").kind()
+	repairs := w.of("mlkeeper_most_drift_corrections")
 	return section{"Work", []panel{
 		graph("Reconciles by outcome", "ops", 12, reconciles, reconciles.by("sum", reconciles.rate(window), "kind", "outcome"), "kind", "outcome"),
 		graph("Writes", "ops", 12, writes, writes.by("sum", writes.rate(window), "kind", "verb", "reason"), "verb", "kind", "reason"),
 		graph("Failed attempts by cause", "ops", 12, failed, failed.by("sum", failed.rate(window), "kind", "cause"), "cause", "kind"),
 		graph("Drift corrections", "ops", 12, drift, drift.by("sum", drift.rate(window), "kind"), "kind"),
+		graph("Most drift corrections of one object", "short", 12, repairs, repairs.by("max", repairs.now(), "kind"), "kind"),
+		graph("Custom resources that fail", "short", 12, failing, failing.by("sum", failing.now(), "kind"), "kind"),
+		graph("Longest failing", "s", 12, fails, "time() - "+fails.by("min", fails.now(), "kind"), "kind"),
+		graph("Longest reconciled continuously", "s", 12, busy, "time() - "+busy.by("min", busy.now(), "kind"), "kind"),
 		graph("Requests to the API server", "reqps", 12, requests,
 			requests.by("sum", requests.rate(window), "verb", "group", "resource"), "verb", "resource", "group"),
 	}}

@@ -27,7 +27,9 @@ func registered(t *testing.T) Catalog {
 		counter("mlkeeper_failed_writes_total", "kind", "cause"),
 		counter("mlkeeper_drift_corrections_total", "kind"), counter("mlkeeper_api_requests_total", "verb", "group", "resource"),
 		gauge("mlkeeper_managed_objects", "kind", "health"), gauge("mlkeeper_ready", "kind", "status", "reason"),
-		gauge("mlkeeper_suspended", "kind"),
+		gauge("mlkeeper_suspended", "kind"), gauge("mlkeeper_failing", "kind"), gauge("mlkeeper_most_drift_corrections", "kind"),
+		gauge("mlkeeper_not_ready_since_timestamp_seconds", "kind", "reason"), gauge("mlkeeper_failing_since_timestamp_seconds", "kind"),
+		gauge("mlkeeper_continuous_reconciles_since_timestamp_seconds", "kind"), counter("mlkeeper_refused_watches_total", "group", "resource"),
 		gauge("mlkeeper_rollout_started_timestamp_seconds", "holder"), gauge("mlkeeper_shard_held", "shard"),
 		gauge("mlkeeper_last_full_sync_timestamp_seconds", "kind"), histogram("mlkeeper_time_to_ready_seconds", "kind"),
 		gauge("leader_election_master_status", "name"), counter("controller_runtime_reconcile_panics_total", "controller"),
@@ -77,11 +79,11 @@ func TestReadKnowsWhatWasNeverObserved(t *testing.T) {
 
 func TestQueriesOnWhatDoesNotExistAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(Catalog){
-		"the metric mlkeeper_ready": func(c Catalog) { delete(c, "mlkeeper_ready") },
-		"the label reason of mlkeeper_ready": func(c Catalog) {
-			m := c["mlkeeper_ready"]
-			m.Labels = []string{"kind", "status"}
-			c["mlkeeper_ready"] = m
+		"the metric mlkeeper_not_ready_since_timestamp_seconds": func(c Catalog) { delete(c, "mlkeeper_not_ready_since_timestamp_seconds") },
+		"the label reason of mlkeeper_not_ready_since_timestamp_seconds": func(c Catalog) {
+			m := c["mlkeeper_not_ready_since_timestamp_seconds"]
+			m.Labels = []string{"kind"}
+			c["mlkeeper_not_ready_since_timestamp_seconds"] = m
 		},
 		"the gauge mlkeeper_writes_total is used as a counter": func(c Catalog) {
 			m := c["mlkeeper_writes_total"]
@@ -175,6 +177,47 @@ func TestDashboard(t *testing.T) {
 	} {
 		if titles[title] != want {
 			t.Errorf("the panel %s has %q", title, titles[title])
+		}
+	}
+}
+
+// TestALongHoldSurvivesTheChangeOfAManager: the manager restarts more often than once in so many days, and between the series of the two is a gap.
+// hack/monitoring evaluates the rules over one.
+func TestALongHoldSurvivesTheChangeOfAManager(t *testing.T) {
+	groups, err := Alerts(registered(t), []string{"Invalid"}, Runbooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := 0
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if !strings.HasSuffix(r.For, "d") {
+				continue
+			}
+			long++
+			if !strings.HasPrefix(r.Expr, "max_over_time((") {
+				t.Errorf("%s: one evaluation without a series begins the %s anew: %s", r.Alert, r.For, r.Expr)
+			}
+		}
+	}
+	if long == 0 {
+		t.Error("no alert holds for days")
+	}
+}
+
+// TestNoAlertAddsUpAFleet: the reconciles and corrections of a kind say nothing about one of its custom resources, whose number nobody knows.
+func TestNoAlertAddsUpAFleet(t *testing.T) {
+	groups, err := Alerts(registered(t), []string{"Invalid"}, Runbooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			for _, sum := range []string{"mlkeeper_reconciles_total", "mlkeeper_drift_corrections_total", "mlkeeper_ready{", "rest_client_requests_total"} {
+				if strings.Contains(r.Expr, sum) {
+					t.Errorf("%s: %s", r.Alert, r.Expr)
+				}
+			}
 		}
 	}
 }

@@ -105,6 +105,11 @@ func (q query) by(aggregation, expression string, labels ...string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", aggregation, strings.Join(labels, ", "), expression)
 }
 
+// longer is for how many seconds the oldest time of a gauge has passed, by labels, where these are more than a bound.
+func (q query) longer(bound string, labels ...string) string {
+	return "time() - " + q.by("min", q.now(), labels...) + " > " + bound
+}
+
 // ours restricts the series of a metric that other programs have too to the processes that are MLKeeper.
 func (w *writer) ours(expression string) string {
 	return fmt.Sprintf("(%s and on (%s) %s)", expression, strings.Join(scraped, ", "),

@@ -79,8 +79,8 @@ func (b *Backoff) wait(ctx context.Context) error {
 }
 
 // observe records the result of an attempt. An error other than Forbidden says nothing about the permission, so it leaves the
-// delay unchanged.
-func (b *Backoff) observe(err error) {
+// delay unchanged. refused says that the watch counts as refused.
+func (b *Backoff) observe(err error) (refused bool) {
 	b.mu.Lock()
 	was := b.forbidden != nil
 	if !errors.Is(err, context.Canceled) {
@@ -109,13 +109,16 @@ func (b *Backoff) observe(err error) {
 			b.log.Info("watch is forbidden; it is retried with backoff until the permission is granted",
 				"error", err.Error())
 		}
-		b.forbidden = err
+		b.forbidden, refused = err, true
+	case apierrors.IsUnauthorized(err):
+		refused = true
 	}
 	changed := was != (b.forbidden != nil)
 	b.mu.Unlock()
 	if changed && b.OnChange != nil {
 		b.OnChange()
 	}
+	return refused
 }
 
 // LogError logs the error that ended a watch at V(1), unless observe has logged it. It returns false for errors that are part of

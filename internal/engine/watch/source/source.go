@@ -64,7 +64,7 @@ func listWatch(client any, scope Scope, backoff *Backoff,
 			out, err := list(ctx, withSelectors(o))
 			// A successful list does not prove the permission to watch, so only an error counts.
 			if err != nil {
-				backoff.observe(err)
+				count(scope, backoff.observe(err))
 			}
 			return out, err
 		},
@@ -75,7 +75,7 @@ func listWatch(client any, scope Scope, backoff *Backoff,
 			out, err := open(ctx, withSelectors(o))
 			// After a failed WatchList request the reflector falls back to a list, whose response counts instead.
 			if err == nil || o.SendInitialEvents == nil {
-				backoff.observe(err)
+				count(scope, backoff.observe(err))
 			}
 			return out, err
 		},
