@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 func TestKindAndNameMayStandApart(t *testing.T) {
@@ -212,6 +213,11 @@ func TestEventsAreToldOnce(t *testing.T) {
 		"involvedObject": map[string]any{"apiVersion": serviceKind.GroupVersion().String(), "kind": serviceKind.Kind, "namespace": "default", "name": "ready"},
 		"type":           "Warning", "reason": "Once", "lastTimestamp": "2026-01-02T03:03:05Z",
 	}))
+	for _, u := range objects {
+		if u.GetKind() == inventoryKind.Kind {
+			u.SetLabels(map[string]string{keeper.StackLabel: plan.Stack{GVK: serviceKind, Namespace: "default", Name: "ready"}.Hash()})
+		}
+	}
 	c, _ := fakeCluster(t, explainKinds, objects...)
 	stdout, stderr, err := run(t, NewEventsCommand(environment(fakeController{}, c)), "", "tas/ready")
 	if err != nil || strings.Count(stdout, "Once") != 1 {
