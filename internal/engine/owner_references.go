@@ -26,12 +26,11 @@ func (s *stacks[C, F]) stackOf(cr metav1.Object) plan.Stack {
 	}
 }
 
-// madeBy says of an object whether it was recorded as a child of the custom resource.
-func (s *stacks[C, F]) madeBy(cr C) func(plan.Key) bool {
-	entries := sync.OnceValue(func() map[plan.Key]keeper.InventoryEntry {
+// storedEntries returns the entries of the custom resource as the API server has them.
+func (s *stacks[C, F]) storedEntries(cr C) func() map[plan.Key]keeper.InventoryEntry {
+	return sync.OnceValue(func() map[plan.Key]keeper.InventoryEntry {
 		return inventory.Merge(s.def.Common(cr).Inventory.Entries, s.inventories.Of(string(cr.GetUID())))
 	})
-	return func(key plan.Key) bool { return entries()[key].UID != "" }
 }
 
 // ownersOf are whom the children of a custom resource may belong to: itself, and its Inventories.
@@ -146,6 +145,9 @@ func (s *stacks[C, F]) follow(p *reconciliation[C, F], sealer digest.Sealer, o p
 	}
 	seen := s.child(o.Key)
 	e = inventory.Open(sealer, e, o.Digest, seen)
+	if e.AppliedHash == o.Digest {
+		e.Run = o.Run() // A manager of before did not record it.
+	}
 	if seen != nil {
 		e.Policy = inventory.PolicyOf(o, seen)
 		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.AppliedHash() == e.AppliedHash

@@ -31,6 +31,8 @@ type reconciliation[C client.Object, F any] struct {
 	stack  plan.Stack
 	state  *reconcileState
 	reader *reader.Reader
+	// stored returns the entries of the inventory as the API server had them when the reconcile began.
+	stored func() map[plan.Key]keeper.InventoryEntry
 	// unconfirmed says that the custom resource as read may be out of date; recheckLive ends it.
 	unconfirmed bool
 
@@ -86,7 +88,9 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 	if len(*s.def.Common(cr).Conditions) == 0 {
 		p.state.fresh = true
 	}
-	p.reader = s.readers.New(reader.Request{Stack: p.stack, Recorded: s.madeBy(cr), WatchGroup: s.watchGroup, WatchKinds: s.watchAllKinds})
+	p.stored = s.storedEntries(cr)
+	recorded := func(key plan.Key) bool { return p.stored()[key].UID != "" }
+	p.reader = s.readers.New(reader.Request{Stack: p.stack, Recorded: recorded, WatchGroup: s.watchGroup, WatchKinds: s.watchAllKinds})
 	return p
 }
 
@@ -194,6 +198,12 @@ func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item
 	item := decide.Item{Stamped: o}
 	if e, ok := p.entries[o.Key]; ok {
 		item.Known, item.Outdated = &e, s.outdated(p, o.Key, e) || leavesMore(e, o.Drift)
+	}
+	if o.DeleteCompleted {
+		if e, ok := p.stored()[o.Key]; ok {
+			e = inventory.Open(s.sealer(p.stack.UID), e, o.Digest, s.child(o.Key))
+			item.Stored = &e
+		}
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
 	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)

@@ -61,6 +61,9 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	if verdict.Again && wait == 0 {
 		p.requeueAt(s.Clock.Now())
 	}
+	if recordedRuns(p.actions, s.storedNow(p)) {
+		p.requeueAt(s.Clock.Now())
+	}
 	s.metrics.observe(s.def.GVK.Kind, p.key, seen.Objects,
 		meta.FindStatusCondition(*common.Conditions, status.ConditionReady), seen.Now)
 	return s.result(p, seen, wait)

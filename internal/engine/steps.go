@@ -5,9 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -25,7 +28,7 @@ func (s *stacks[C, F]) orderSteps(p *reconciliation[C, F], in decide.Input, i in
 	if stage.Suspended {
 		return true
 	}
-	for _, item := range decide.Spend(in.Stages[i]) {
+	for _, item := range decide.Spend(in, in.Stages[i]) {
 		p.entries[item.Key] = *item.Known
 	}
 	failed := s.failedHooks(p, in.Stages[i])
@@ -52,6 +55,32 @@ func (s *stacks[C, F]) orderSteps(p *reconciliation[C, F], in decide.Input, i in
 		}
 	}
 	return free && !failed
+}
+
+// recordedRuns says that something which is deleted once it has completed, and was left since the API server did not have it in the inventory yet, can
+// be deleted now: stored returns the entry that it has of an object. The event of our own write enqueues nothing.
+func recordedRuns(actions []decide.Action, stored func(plan.Stamped) keeper.InventoryEntry) bool {
+	return slices.ContainsFunc(actions, func(a decide.Action) bool {
+		if !a.Object.DeleteCompleted || a.Verb != decide.Leave || a.Reason != decide.ReasonCompleted || a.UID == "" {
+			return false
+		}
+		e := stored(a.Object)
+		return e.UID == a.UID && decide.RecordsRun(a.Object, e)
+	})
+}
+
+// storedNow returns the entries of the custom resource as the API server has them after the writes of a reconcile.
+func (s *stacks[C, F]) storedNow(p *reconciliation[C, F]) func(plan.Stamped) keeper.InventoryEntry {
+	entries := sync.OnceValue(func() map[plan.Key]keeper.InventoryEntry {
+		cr, _, found := s.current(p.key)
+		if !found || cr.GetUID() != p.stack.UID {
+			return nil
+		}
+		return s.storedEntries(cr)()
+	})
+	return func(o plan.Stamped) keeper.InventoryEntry {
+		return inventory.Open(s.sealer(p.stack.UID), entries()[o.Key], o.Digest, s.child(o.Key))
+	}
 }
 
 // inSteps are the objects of the steps of a stage, with those of other stages.

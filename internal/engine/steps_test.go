@@ -208,7 +208,7 @@ func TestWhatHooksNeedIsRecordedAsDone(t *testing.T) {
 }
 
 // TestAHookWhoseManifestChangesWithinItsRunIsDeletedOnce has one that is to be deleted once it has completed, of which a certificate that is renewed
-// changes the manifest. It is recorded as done as it is declared now, so that its deletion is not followed by another run.
+// changes the manifest, and one that its TTL removes. It is recorded before it is deleted, and for what it was run, so that no other run follows.
 func TestAHookWhoseManifestChangesWithinItsRunIsDeletedOnce(t *testing.T) {
 	for name, deletes := range map[string]bool{"it is deleted": true, "it stays": false} {
 		t.Run(name, func(t *testing.T) {
@@ -216,28 +216,73 @@ func TestAHookWhoseManifestChangesWithinItsRunIsDeletedOnce(t *testing.T) {
 			s := &stacks[*keeper.Inventory, any]{Engine: &Engine{}}
 			item := &in.Stages[0].Items[0]
 			s.orderSteps(p, in, 0)
-			a := decide.Decide(in)[0]
-			if want := map[bool]decide.Verb{true: decide.Delete, false: decide.Leave}[deletes]; a.Verb != want || a.Reason != decide.ReasonCompleted {
-				t.Fatalf("it is decided to %s, since %s", a.Verb, a.Reason)
-			}
-			e, found := p.entries[item.Key]
-			if !deletes {
-				if found {
-					t.Errorf("the inventory has %+v", e)
+			decides := func(when string, want decide.Verb) {
+				t.Helper()
+				if a := decide.Decide(in)[0]; a.Verb != want {
+					t.Errorf("%s it is decided to %s, since %s", when, a.Verb, a.Reason)
 				}
-				return
 			}
+			decides("before it is recorded", decide.Leave)
+			e, found := p.entries[item.Key]
+			if !found {
+				t.Fatalf("the inventory has %+v", p.entries)
+			}
+			item.Stored = &e
+			decides("once it is recorded", map[bool]decide.Verb{true: decide.Delete, false: decide.Leave}[deletes])
 			// A manager that starts knows no more than the inventory.
 			item.Known, item.Observed = &e, nil
-			if a := decide.Decide(in)[0]; a.Verb != decide.Leave {
-				t.Errorf("once it is gone, it is decided to %s, since %s", a.Verb, a.Reason)
-			}
-			// Another revision runs it.
-			item.Digest = "of another revision"
-			if a := decide.Decide(in)[0]; a.Verb != decide.Create {
-				t.Errorf("for another revision it is decided to %s", a.Verb)
-			}
+			decides("once it is gone", decide.Leave)
+			item.Digest = "of another change"
+			decides("once it has changed again", decide.Leave)
+			item.Desired.SetAnnotations(map[string]string{keeper.RunAnnotation: "two"})
+			decides("for another revision", decide.Create)
 		})
+	}
+}
+
+// TestWhatIsRecordedIsDeletedWithoutAnEvent: nothing tells of the record of a hook that waits for it, and nothing else is looked at again for that.
+func TestWhatIsRecordedIsDeletedWithoutAnEvent(t *testing.T) {
+	key := plan.Key{GroupKind: batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(), Namespace: "ns", Name: "hook"}
+	waits := func() decide.Action {
+		return decide.Action{
+			Verb: decide.Leave, Reason: decide.ReasonCompleted, Key: key, UID: "u",
+			Object: plan.Stamped{Object: plan.Object{Hook: true, DeleteCompleted: true}, Key: key, Digest: "d"},
+		}
+	}
+	recorded := keeper.InventoryEntry{UID: "u", AppliedHash: "d", Completed: true}
+	for name, c := range map[string]struct {
+		change func(*decide.Action, *keeper.InventoryEntry)
+		want   bool
+	}{
+		"it is recorded":                    {func(*decide.Action, *keeper.InventoryEntry) {}, true},
+		"it is recorded as it runs":         {func(_ *decide.Action, e *keeper.InventoryEntry) { e.Completed = false }, false},
+		"another of the name is recorded":   {func(_ *decide.Action, e *keeper.InventoryEntry) { e.UID = "v" }, false},
+		"it is recorded for something else": {func(_ *decide.Action, e *keeper.InventoryEntry) { e.AppliedHash = "old" }, false},
+		"it is gone":                        {func(a *decide.Action, _ *keeper.InventoryEntry) { a.UID = "" }, false},
+		"it stays once it has completed":    {func(a *decide.Action, _ *keeper.InventoryEntry) { a.Object.DeleteCompleted = false }, false},
+		"it is deleted":                     {func(a *decide.Action, _ *keeper.InventoryEntry) { a.Verb = decide.Delete }, false},
+		"its component is suspended":        {func(a *decide.Action, _ *keeper.InventoryEntry) { a.Reason = decide.ReasonSuspended }, false},
+	} {
+		a, e := waits(), recorded
+		c.change(&a, &e)
+		stored := func(plan.Stamped) keeper.InventoryEntry { return e }
+		if got := recordedRuns([]decide.Action{{Key: plan.Key{Name: "other"}}, a}, stored); got != c.want {
+			t.Errorf("%s: it is looked at again at once: %t", name, got)
+		}
+	}
+}
+
+// TestTheInventoryTellsWhatWasRunFor: also that of a manager of before, for what is as it is declared.
+func TestTheInventoryTellsWhatWasRunFor(t *testing.T) {
+	for digest, want := range map[string]string{"new": "one", "old": ""} {
+		s, _ := bareStacks()
+		in, _ := runOf("one", true)
+		o := in.Stages[0].Items[0].Stamped
+		p := passOf("ns", newState("uid"), "")
+		p.entries = map[plan.Key]keeper.InventoryEntry{o.Key: {UID: "u", AppliedHash: digest, Completed: true}}
+		if s.follow(p, s.sealer("uid"), o); p.entries[o.Key].Run != want {
+			t.Errorf("%s: the inventory has %+v", digest, p.entries[o.Key])
+		}
 	}
 }
 

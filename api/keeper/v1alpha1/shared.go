@@ -126,6 +126,11 @@ type InventoryEntry struct {
 	// ttlSecondsAfterFinished.
 	// +optional
 	Completed bool `json:"completed,omitempty"`
+	// run is what the object was run for as it was written last, such as the revision of a chart that it is a hook of: the value of its annotation
+	// keeper.mlkeeper.dev/run. One that completed for it is not run again when it is gone, whatever it is declared as since.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Run string `json:"run,omitempty"`
 	// leftOut tells what was left out of the object, or merged in it, so that the API server took it as it was written last.
 	// +optional
 	// +listType=atomic

@@ -64,6 +64,8 @@ type Item struct {
 	Observed *observe.Object
 	// Known is what MLKeeper remembers of its last write; nil when it remembers nothing.
 	Known *keeper.InventoryEntry
+	// Stored is Known as the API server has it, for an object that is deleted once it has completed: what is in memory alone is lost in a crash.
+	Stored *keeper.InventoryEntry
 	// Served says that the cluster serves the API, Synced that the watch on it is complete.
 	Served, Synced bool
 	// Adopt says that the object, though another custom resource made it, has nobody left and may be adopted.
@@ -174,10 +176,10 @@ func (i Item) applied() bool {
 // ran says that a hook has run to its end for what it is to run for, whatever its manifest is since: Helm runs hooks when a chart is
 // installed or upgraded, and not when something else changes what it renders.
 func (i Item) ran() bool {
-	if !i.Hook || i.Observed == nil || i.Desired == nil {
+	if !i.Hook || i.Observed == nil {
 		return false
 	}
-	run := i.Desired.GetAnnotations()[keeper.RunAnnotation]
+	run := i.Run()
 	return run != "" && i.Observed.Annotations[keeper.RunAnnotation] == run &&
 		(i.Observed.Completed || i.Known != nil && i.Known.Completed && i.Known.UID == i.Observed.UID)
 }
@@ -191,10 +193,16 @@ func (i Item) completed() bool {
 		(i.Observed.Completed || i.applied() && i.Known.Completed && i.Known.UID == i.Observed.UID)
 }
 
-// done says that the object is a Job that completed as it is declared, and is gone since: as with Helm, a Job runs once, also where its
-// ttlSecondsAfterFinished has it removed.
+// done says that the object is a Job that completed, and is gone since: as with Helm, a Job runs once, also where its ttlSecondsAfterFinished has it
+// removed.
 func (i Item) done() bool {
-	return i.Observed == nil && i.Known != nil && i.Known.Completed && i.Known.UID != "" && i.Known.AppliedHash == i.Digest
+	return i.Observed == nil && i.Known != nil && RecordsRun(i.Stamped, *i.Known)
+}
+
+// RecordsRun says that by the entry an object has completed as it is declared, or for what it is to run for as it was declared before. Once it is
+// gone it is not made again.
+func RecordsRun(o plan.Stamped, e keeper.InventoryEntry) bool {
+	return e.Completed && e.UID != "" && (e.AppliedHash == o.Digest || e.Run != "" && e.Run == o.Run())
 }
 
 // judge decides about one desired object. gate names what an earlier stage still waits for; it holds back only what
@@ -248,19 +256,28 @@ func (a *Action) absent(item Item, gate string) {
 	}
 }
 
-// ordered has a change wait for what comes before it, has a hook run anew for something else, and ends one that has completed.
+// ordered has a change wait for what comes before it, has a hook run anew for something else, and ends one that has completed. One that is deleted
+// before it is recorded would be run again after a crash.
 func (a *Action) ordered(item Item) {
 	changed := a.Verb == Apply && a.Reason == ReasonChanged
 	switch {
+	case item.DeleteCompleted && item.recordedRun(item.Known) && (a.Verb == Leave || item.ranBefore()):
+		a.Verb, a.Reason = Leave, ReasonCompleted
+		if item.recordedRun(item.Stored) {
+			a.Verb, a.ResourceVersion = Delete, item.Observed.ResourceVersion
+		}
 	case changed && item.ran():
 		a.Verb, a.Reason = Leave, ReasonCompleted
 	case changed && item.Ordered != "":
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Ordered
 	case changed && item.Hook && item.Observed.Annotations[keeper.RunAnnotation] != item.Desired.GetAnnotations()[keeper.RunAnnotation]:
 		a.Verb, a.ResourceVersion = Delete, item.Observed.ResourceVersion
-	case item.DeleteCompleted && item.applied() && item.Known.Completed && (a.Verb == Leave || item.ranBefore()):
-		a.Verb, a.Reason, a.ResourceVersion = Delete, ReasonCompleted, item.Observed.ResourceVersion
 	}
+}
+
+// recordedRun says that an entry, if there is one, tells that the very object that is there has completed.
+func (i Item) recordedRun(e *keeper.InventoryEntry) bool {
+	return e != nil && e.UID == i.Observed.UID && RecordsRun(i.Stamped, *e)
 }
 
 func unwatched(key plan.Key) string { return "the watch on " + key.Kind }

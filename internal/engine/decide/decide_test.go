@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/digest"
@@ -60,6 +61,11 @@ func TestJudge(t *testing.T) {
 		o.Hook, o.DeleteCompleted = true, true
 		o.Desired.SetAnnotations(map[string]string{keeper.RunAnnotation: "two"})
 	}
+	wasRun := func(run string, completed bool) change {
+		return func(i *Item, _ *thing) {
+			i.Observed, i.Known.AppliedHash, i.Known.Run, i.Known.Completed = nil, "old", run, completed
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		object func(*plan.Object)
@@ -73,6 +79,14 @@ func TestJudge(t *testing.T) {
 		{
 			"completed as it was before, and gone", nil,
 			func(i *Item, _ *thing) { i.Observed, i.Known.Completed, i.Known.AppliedHash = nil, true, "old" }, Create, ReasonChanged,
+		},
+		{"a hook that completed as it was before, for the same run, and is gone", hook, wasRun("two", true), Leave, ReasonCompleted},
+		{"a hook that completed as it was before, for another run, and is gone", hook, wasRun("one", true), Create, ReasonChanged},
+		{"a hook that completed as it was before, for no run, and is gone", hook, wasRun("", true), Create, ReasonChanged},
+		{"a hook that was made for the same run as it was before, and is gone", hook, wasRun("two", false), Create, ReasonMissing},
+		{
+			"what names a run and is no hook, completed as it was before, and gone",
+			func(o *plan.Object) { o.Desired.SetAnnotations(map[string]string{keeper.RunAnnotation: "two"}) }, wasRun("two", true), Create, ReasonChanged,
 		},
 		{
 			"completed, held and gone", held,
@@ -109,7 +123,16 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			"a hook that has completed for the same run, and is recorded so", hook,
-			func(i *Item, th *thing) { th.digest, th.run, i.Known.Completed = "old", "two", true }, Delete, ReasonCompleted,
+			func(i *Item, th *thing) {
+				th.digest, th.run, i.Known.Completed, i.Stored = "old", "two", true, i.Known
+			}, Delete, ReasonCompleted,
+		},
+		{
+			"a hook that has completed for the same run, and is recorded as it was before", hook,
+			func(i *Item, th *thing) {
+				th.digest, th.run = "old", "two"
+				i.Known.AppliedHash, i.Known.Run, i.Known.Completed, i.Stored = "old", "two", true, i.Known
+			}, Delete, ReasonCompleted,
 		},
 		{
 			"a hook that has completed for another run", hook,
@@ -124,7 +147,18 @@ func TestJudge(t *testing.T) {
 				th.digest, i.Known.AppliedHash, th.run, i.Ordered = "old", "old", "one", "a hook"
 			}, Wait, ReasonDependency,
 		},
-		{"a hook that has completed", hook, func(i *Item, _ *thing) { i.Known.Completed = true }, Delete, ReasonCompleted},
+		{"a hook that has completed", hook, func(i *Item, _ *thing) { i.Known.Completed, i.Stored = true, i.Known }, Delete, ReasonCompleted},
+		{"a hook that has completed, and is not recorded", hook, func(i *Item, _ *thing) { i.Known.Completed = true }, Leave, ReasonCompleted},
+		{
+			"a hook that has completed, and is recorded as it runs", hook,
+			func(i *Item, _ *thing) { i.Stored = ptr.To(*i.Known); i.Known.Completed = true }, Leave, ReasonCompleted,
+		},
+		{
+			"a hook that has completed, and another of the name is recorded", hook,
+			func(i *Item, _ *thing) {
+				i.Known.Completed, i.Stored = true, &keeper.InventoryEntry{UID: "v", AppliedHash: i.Digest, Completed: true}
+			}, Leave, ReasonCompleted,
+		},
 		{"a hook that runs", hook, nil, Leave, ""},
 		{"missing and unknown", nil, func(i *Item, _ *thing) { i.Observed, i.Known = nil, nil }, Create, ReasonMissing},
 		{
@@ -218,18 +252,6 @@ func TestJudge(t *testing.T) {
 				t.Errorf("known UID %q", a.KnownUID)
 			}
 		})
-	}
-}
-
-// TestWhatIsDoneHoldsNothingBack has a stage that waits for a Job which completed and is gone.
-func TestWhatIsDoneHoldsNothingBack(t *testing.T) {
-	item, _ := scene(t, configMaps, nil)
-	item.Observed = nil
-	for _, completed := range []bool{true, false} {
-		item.Known.Completed = completed
-		if by := ClosedBy(Input{Stack: stack, Owners: []plan.Owner{self}}, Stage{Items: []Item{item}, WaitHealthy: true}); (by == "") != completed {
-			t.Errorf("completed %t: the gate waits for %q", completed, by)
-		}
 	}
 }
 

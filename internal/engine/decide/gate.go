@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -130,20 +131,20 @@ func Steps(in Input, items []*Item) map[int]Before {
 }
 
 // Spend records of the objects that were made for the hooks of a stage alone whether all of these have completed, and returns those of which
-// that is new. A hook that is deleted once it has completed is recorded as done as it is declared now, since its deletion is not to be followed by
-// another run.
-func Spend(stage Stage) []Item {
+// that is new. A hook that has completed as it was declared before, which nothing else records when it was not known after a crash, is recorded as it
+// is there.
+func Spend(in Input, stage Stage) []Item {
 	spent := !slices.ContainsFunc(stage.Items, func(i Item) bool { return i.Hook && !i.completed() })
 	var out []Item
-	for _, item := range stage.Items {
-		if !item.DeleteCompleted || item.Known == nil {
+	for i, item := range stage.Items {
+		if item.Hook {
+			if item.ranBefore() && item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.recordedRun(item.Known) {
+				stage.Items[i].Known = item.ranEntry()
+				out = append(out, stage.Items[i])
+			}
 			continue
 		}
-		if item.Hook {
-			if item.ranBefore() && item.Known.UID == item.Observed.UID && !item.applied() {
-				item.Known.AppliedHash, item.Known.Completed = item.Digest, true
-				out = append(out, item)
-			}
+		if !item.DeleteCompleted || item.Known == nil {
 			continue
 		}
 		made := item.applied() && item.Observed != nil && item.Observed.UID == item.Known.UID && item.Observed.AppliedHash() == item.Digest
@@ -153,6 +154,20 @@ func Spend(stage Stage) []Item {
 		}
 	}
 	return out
+}
+
+// ranEntry is the entry of a hook that has completed, as it is there.
+func (i Item) ranEntry() *keeper.InventoryEntry {
+	seen := i.Observed
+	out := keeper.InventoryEntry{ObjectReference: keeper.ObjectReference{
+		Group: i.Key.Group, Version: version(seen.APIVersion), Kind: i.Key.Kind, Namespace: i.Key.Namespace, Name: i.Key.Name,
+	}, Policy: i.Policy()}
+	if i.Known != nil && i.Known.UID == seen.UID {
+		out = *i.Known
+	}
+	out.UID, out.AppliedHash, out.OwnedFieldsHash = seen.UID, seen.AppliedHash(), seen.OwnedFieldsHash
+	out.Completed, out.Run = true, i.Run()
+	return &out
 }
 
 // Failed says why a hook has failed as it is declared now; false where it has not.

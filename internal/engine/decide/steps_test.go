@@ -4,6 +4,7 @@ import (
 	"maps"
 	"testing"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -110,18 +111,81 @@ func TestSpend(t *testing.T) {
 			return item
 		}
 		helper := made(false, c.deletes, c.helper)
-		news := Spend(Stage{Items: []Item{helper, made(true, false, c.hook)}})
+		news := Spend(Input{Stack: stack, Owners: ownersOfScene}, Stage{Items: []Item{helper, made(true, false, c.hook)}})
 		if helper.Known.Completed != c.want || len(news) > 0 != c.news {
 			t.Errorf("%s: it has served: %t, and new are %d", name, helper.Known.Completed, len(news))
 		}
 	}
 	helper, _ := scene(t, deployments, func(o *plan.Object) { o.DeleteCompleted = true })
-	if news := Spend(Stage{Items: []Item{helper}}); len(news) != 1 || decideOne(news[0]).Verb != Delete {
+	news := Spend(Input{Stack: stack, Owners: ownersOfScene}, Stage{Items: []Item{helper}})
+	if len(news) != 1 || decideOne(news[0]).Verb != Leave {
+		t.Fatalf("without a hook that ends, it goes before it is recorded: %+v", news)
+	}
+	if news[0].Stored = news[0].Known; decideOne(news[0]).Verb != Delete {
 		t.Errorf("without a hook that ends, it stays: %+v", news)
 	}
 	helper.Known = nil
-	if news := Spend(Stage{Items: []Item{helper}}); len(news) > 0 {
+	if news := Spend(Input{Stack: stack, Owners: ownersOfScene}, Stage{Items: []Item{helper}}); len(news) > 0 {
 		t.Errorf("what was not recorded has served: %+v", news)
+	}
+}
+
+// TestSpendRecordsAHookThatChanges: one that has completed as it was declared before is recorded as it is there, where the record does not tell, such as
+// after a crash. What another owner has is not recorded.
+func TestSpendRecordsAHookThatChanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Item, *thing)
+		news   bool
+	}{
+		"as declared":                         {func(i *Item, th *thing) { th.digest = i.Digest }, false},
+		"nothing is recorded":                 {func(i *Item, _ *thing) { i.Known = nil }, true},
+		"it is listed":                        {func(i *Item, _ *thing) { i.Known.UID = "" }, true},
+		"another is recorded":                 {func(i *Item, _ *thing) { i.Known.UID, i.Known.Completed, i.Known.Run = "v", true, "two" }, true},
+		"it is recorded as it runs":           {func(i *Item, _ *thing) { i.Known.Run = "two" }, true},
+		"it is recorded, and not for what":    {func(i *Item, _ *thing) { i.Known.Completed = true }, true},
+		"it is recorded as it is":             {func(i *Item, _ *thing) { i.Known.Completed, i.Known.Run = true, "two" }, false},
+		"it has completed for something else": {func(_ *Item, th *thing) { th.run = "one" }, false},
+		"it runs":                             {func(_ *Item, th *thing) { th.completed = false }, false},
+		"it is another's":                     {func(_ *Item, th *thing) { th.controller, th.id = "other", "Kind.group/ns/other" }, false},
+	} {
+		item, th := scene(t, deployments, func(o *plan.Object) {
+			o.Hook = true
+			o.Desired.SetAnnotations(map[string]string{keeper.RunAnnotation: "two"})
+		})
+		th.digest, th.run, th.completed, item.Known.AppliedHash = "old", "two", true, "old"
+		c.change(&item, &th)
+		item.Observed = th.observed(deployments, item.Key)
+		items := []Item{item}
+		news := Spend(Input{Stack: stack, Owners: ownersOfScene}, Stage{Items: items})
+		if len(news) > 0 != c.news {
+			t.Errorf("%s: recorded are %+v", name, news)
+			continue
+		}
+		if !c.news {
+			continue
+		}
+		e := *items[0].Known
+		if e.UID != "u" || e.AppliedHash != "old" || e.OwnedFieldsHash != "f" || !e.Completed || e.Run != "two" {
+			t.Errorf("%s: it is recorded as %+v", name, e)
+		}
+		if a := decideOne(items[0]); a.Verb != Leave || a.Reason != ReasonCompleted {
+			t.Errorf("%s: it is decided to %s, since %s", name, a.Verb, a.Reason)
+		}
+		if items[0].Observed = nil; !items[0].done() {
+			t.Errorf("%s: once it is gone, it is to run again", name)
+		}
+	}
+}
+
+// TestWhatIsDoneHoldsNothingBack has a stage that waits for a Job which completed and is gone.
+func TestWhatIsDoneHoldsNothingBack(t *testing.T) {
+	item, _ := scene(t, configMaps, nil)
+	item.Observed = nil
+	for _, completed := range []bool{true, false} {
+		item.Known.Completed = completed
+		if by := ClosedBy(Input{Stack: stack, Owners: []plan.Owner{self}}, Stage{Items: []Item{item}, WaitHealthy: true}); (by == "") != completed {
+			t.Errorf("completed %t: the gate waits for %q", completed, by)
+		}
 	}
 }
 

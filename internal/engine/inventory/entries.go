@@ -24,6 +24,7 @@ func EntryOf(o plan.Stamped, written *observe.Object, leftOut []string) keeper.I
 			Namespace: o.Key.Namespace, Name: o.Key.Name,
 		},
 		UID: written.UID, AppliedHash: o.Digest, OwnedFieldsHash: written.OwnedFieldsHash, Policy: PolicyOf(o, written), LeftOut: truncate(leftOut),
+		Completed: written.Completed, Run: o.Run(),
 	}
 }
 

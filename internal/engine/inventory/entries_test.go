@@ -6,7 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // TestMerge: the results of the writes in the status of an Inventory take precedence over its spec, and both over the status of the
@@ -26,6 +30,29 @@ func TestMerge(t *testing.T) {
 	for key, e := range merged {
 		if e.AppliedHash != want[e.Name] || key != KeyOf(e) {
 			t.Errorf("%s has the entry %+v", key, e)
+		}
+	}
+}
+
+// TestAnEntryTellsOfARun: a Job that had completed when it was written again causes no event that would tell so. What a hook was run for is recorded within
+// the limit of the schema; a chart may have any text there.
+func TestAnEntryTellsOfARun(t *testing.T) {
+	long := strings.Repeat("x", 129)
+	for _, c := range []struct {
+		run             string
+		hook, completed bool
+		want            string
+	}{
+		{"one", true, true, "one"},
+		{"one", true, false, "one"},
+		{"one", false, true, ""},
+		{long[1:], true, true, long[1:]},
+		{long, true, true, ""},
+	} {
+		o := plan.Stamped{Object: plan.Object{Hook: c.hook, Desired: &unstructured.Unstructured{}}}
+		o.Desired.SetAnnotations(map[string]string{keeper.RunAnnotation: c.run})
+		if e := EntryOf(o, &observe.Object{Completed: c.completed}, nil); e.Run != c.want || e.Completed != c.completed {
+			t.Errorf("%+v: %+v", c, e)
 		}
 	}
 }

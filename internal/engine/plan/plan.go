@@ -121,6 +121,21 @@ type Object struct {
 // Key returns the identity of the desired object.
 func (o Object) Key() Key { return KeyOf(o.Desired) }
 
+// maxRun is the bound of the schemas on the run of an entry of an inventory.
+const maxRun = 128
+
+// Run returns what a Hook, or what is made for Hooks alone, is to be run for; empty where it is run whenever it changes. A chart may have any text
+// in keeper.RunAnnotation where the controller sets none.
+func (o Object) Run() string {
+	if !o.Hook && !o.DeleteCompleted || o.Desired == nil {
+		return ""
+	}
+	if run := o.Desired.GetAnnotations()[keeper.RunAnnotation]; len(run) <= maxRun {
+		return run
+	}
+	return ""
+}
+
 // KeyOf returns the identity of an object.
 func KeyOf(u *unstructured.Unstructured) Key {
 	return Key{GroupKind: u.GroupVersionKind().GroupKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
