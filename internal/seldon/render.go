@@ -137,6 +137,10 @@ func problems(part Part, out *plan.Plan) {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: an upgrade that fails cannot be rolled back, since the manifests of the revision that runs "+
 			"take more than %d KiB compressed, or more than %d MiB of memory", part.name, maxKept>>10, maxUnpacked>>20))
 	}
+	if err := part.Rollback.Unusable; err != nil {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: nothing was rolled back, since the manifests of revision %d, which are kept for that, cannot "+
+			"be applied: %v", part.name, part.Rollback.Revision, err))
+	}
 	for _, w := range part.Result.Content.Warnings.Texts {
 		out.Warnings = append(out.Warnings, part.name+": "+w)
 	}

@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -23,6 +24,7 @@ import (
 	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/worker"
+	"mlkeeper.dev/internal/objectmeta"
 	"mlkeeper.dev/internal/rendering"
 )
 
@@ -48,6 +50,8 @@ type Rollback struct {
 	Revision int32
 	// TooLarge says that they cannot be kept.
 	TooLarge bool
+	// Unusable is why nothing goes back although what is declared has failed: those that are kept cannot be applied. Nil where they can.
+	Unusable error
 	// Failed is the revision that was rolled back from; nil where what is declared runs. Hooks are its hooks as far as they are known, with
 	// nothing but what names them: they stay, with their logs.
 	Failed *v1alpha1.ComponentRevision
@@ -212,8 +216,9 @@ func (s *system) goBack(of rendering.Subject, part *Part, recorded v1alpha1.Comp
 	if failed == nil || b.Kept == nil {
 		return
 	}
-	result := s.unpacked(of, part, recorded)
-	if result == nil {
+	result, err := s.unpacked(of, part, recorded)
+	if err != nil {
+		b.Unusable = err
 		return
 	}
 	if part.Result != nil {
@@ -315,18 +320,28 @@ func unpack(raw []byte) (manifests, error) {
 	return out, kjson.Unmarshal(text, &out)
 }
 
+// check refuses what cannot be marked as MLKeeper's own (plan.Stamp). What is rendered is refused for it before, but earlier builds have kept it.
+func (m manifests) check() error {
+	for _, u := range typed(slices.Concat(m.Definitions, m.Objects)) {
+		if err := objectmeta.Check(u.Object); err != nil {
+			return fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	return nil
+}
+
 // unpacked is a revision that is kept, as another revision after all others. Its hooks have run: they are left as they are.
-func (s *system) unpacked(of rendering.Subject, part *Part, recorded v1alpha1.ComponentStatus) *Result {
+func (s *system) unpacked(of rendering.Subject, part *Part, recorded v1alpha1.ComponentStatus) (*Result, error) {
 	inputs := rendering.Digest(recorded.KeptDigest, []any{
 		recorded.Revision, recorded.InstalledRevision, recorded.Digest, recorded.ValuesDigest, recorded.DefinitionsVersion,
 		part.spec.HealthCheckExprs,
 	})
 	if known := s.results.Restored(of); known != nil && known.Inputs == inputs {
-		return known
+		return known, nil
 	}
 	m, err := unpack(part.Rollback.Kept)
-	if err != nil {
-		return nil
+	if err := cmp.Or(err, m.check()); err != nil {
+		return nil, err
 	}
 	now := next(recorded, m.Digest, m.ValuesDigest)
 	now.Run = ""
@@ -340,7 +355,7 @@ func (s *system) unpacked(of rendering.Subject, part *Part, recorded v1alpha1.Co
 	c := out.Content
 	out.Bytes = worker.InMemory(slices.Concat(c.Definitions, c.Objects, c.Left))
 	s.results.Restore(of, out)
-	return out
+	return out, nil
 }
 
 // digestKept tells manifests apart that are kept, and tells nobody what they are.

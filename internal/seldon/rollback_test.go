@@ -24,6 +24,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/status"
+	"mlkeeper.dev/internal/objectmeta"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -646,4 +647,45 @@ func TestWhatUnpacksToTooMuchIsNotKept(t *testing.T) {
 	if raw, err := pack(m); err == nil {
 		t.Errorf("%d bytes are kept, and could not be read", len(raw))
 	}
+}
+
+// TestAKeptRevisionThatCannotBeMarkedIsRefused: an earlier build has kept labels that are no texts, which no object can be marked with
+// (plan.Stamp). It is not gone back to, which would fail for ever, and it is said why.
+func TestAKeptRevisionThatCannotBeMarkedIsRefused(t *testing.T) {
+	l := deployed(t)
+	l.values("second")
+	l.want("", "second, 2 Pending 0, 1 Superseded 0, again")
+	of := subject(l.cr, component{name: core})
+	known, _ := l.s.packed.Load(of)
+	m, err := unpack(known.(packed).kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Objects[0]["metadata"].(map[string]any)["labels"] = map[string]any{"generation": 7}
+	raw, err := pack(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.s.packed.Store(of, packed{kept: raw, digest: recordedOf(l.cr, core).KeptDigest})
+	l.want("failed", "second, 2 Failed 0, 1 Superseded 0, again")
+	for range 3 {
+		l.want("failed", "second, 2 Failed 0, 1 Superseded 0")
+	}
+	told := strings.Join(l.plan.Warnings, "\n")
+	for _, want := range []string{"nothing was rolled back", "revision 1", "metadata.labels.generation is a number"} {
+		if !strings.Contains(told, want) {
+			t.Errorf("the warnings do not say %q: %s", want, told)
+		}
+	}
+	for _, stage := range l.plan.Stages {
+		for _, o := range stage.Objects {
+			if err := objectmeta.Check(o.Desired.Object); err != nil {
+				t.Errorf("%s would be applied: %v", o.Key(), err)
+			}
+		}
+	}
+	// What is declared next does not wait for it.
+	l.values("third")
+	l.want("", "third, 3 Pending 0, 2 Failed 0, 1 Superseded 0, again")
+	l.want("ready", "third, 3 Deployed 0, 2 Failed 0, 1 Superseded 0, again")
 }
