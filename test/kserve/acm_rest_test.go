@@ -41,13 +41,6 @@ type instanceState struct {
 	}
 }
 
-// inClear has the shipped application.yaml connect without TLS and without credentials.
-func inClear(t *testing.T) {
-	t.Helper()
-	t.Setenv("kafkaSecurityProtocol", "PLAINTEXT")
-	t.Setenv("SASL_JAAS_CONFIG", "")
-}
-
 // site runs a participant with config/components/participant's application.yaml, in which the broker's address is a variable. transport
 // changes its way to the broker; nil for none.
 func (r *realACM) site(t *testing.T, transport func(acm.Transport) acm.Transport) *realSite {

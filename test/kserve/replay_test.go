@@ -51,6 +51,13 @@ type player struct {
 	news *sync.Cond
 }
 
+// inClear has the shipped application.yaml connect without TLS and without credentials.
+func inClear(t *testing.T) {
+	t.Helper()
+	t.Setenv("kafkaSecurityProtocol", "PLAINTEXT")
+	t.Setenv("SASL_JAAS_CONFIG", "")
+}
+
 // play starts the participant with the shipped application.yaml.
 func play(t *testing.T) *player {
 	t.Helper()
