@@ -90,16 +90,22 @@ func (a *Addresses) Prefixes(ctx context.Context) ([]netip.Prefix, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out = append(out, a.assumed...)
-	if count == 0 || pods || a.named {
+	if count == 0 || pods {
 		return out, nil
 	}
 	if !a.told {
 		a.told = true
-		a.log.Info("no Node names the range of its pods, since the network plugin assigns their addresses by itself; no source is fetched from private " +
-			"addresses. Name that range by --source-deny-cidr to have the others fetched from, or allow addresses by --source-allow-cidr")
+		a.log.Info(unnamed, "named", a.named)
+	}
+	if a.named {
+		return out, nil
 	}
 	return append(out, private...), nil
 }
+
+// unnamed is logged where no Node tells the addresses of pods.
+const unnamed = "no Node names the range of its pods, since the network plugin assigns their addresses by itself. With --source-deny-cidr (named), only " +
+	"what it names is refused: it has to name that range. Without it, no source is fetched from private addresses that --source-allow-cidr does not allow"
 
 // private are the ranges in which the addresses of pods are that no Node tells (RFC 1918, RFC 6598 and RFC 4193): network plugins that have ranges
 // of their own take them from there by default, such as Calico 192.168.0.0/16.
@@ -222,8 +228,10 @@ func unreadable(resource schema.GroupVersionResource, err error) error {
 func ofNode(u *unstructured.Unstructured, out *entry) {
 	ranges, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "podCIDRs")
 	out.add(ranges)
-	out.addSubnets(u.GetAnnotations()[ovnSubnets])
-	out.pods = len(out.prefixes) > 0
+	annotations := u.GetAnnotations()
+	out.addSubnets(annotations[ovnSubnets])
+	out.add([]string{annotations[ciliumIPv4], annotations[ciliumIPv6]})
+	out.pods = len(out.prefixes) > 0 && annotations[calicoIPv4] == "" && annotations[calicoIPv6] == ""
 	addresses, _, _ := unstructured.NestedSlice(u.Object, "status", "addresses")
 	for _, one := range addresses {
 		address, _ := one.(map[string]any)
@@ -237,6 +245,14 @@ func ofNode(u *unstructured.Unstructured, out *entry) {
 		}
 	}
 }
+
+// calicoIPv4 and calicoIPv6 are annotations of Calico, whose pods have addresses from pools of its own, whatever spec.podCIDRs says
+// (projectcalico/calico node/pkg/lifecycle/startup and issue 2592).
+const calicoIPv4, calicoIPv6 = "projectcalico.org/IPv4Address", "projectcalico.org/IPv6Address"
+
+// ciliumIPv4 and ciliumIPv6 are annotations in which Cilium names the ranges of a node's pods where it is told to annotate Nodes
+// (cilium/cilium pkg/annotation/k8s.go).
+const ciliumIPv4, ciliumIPv6 = "network.cilium.io/ipv4-pod-cidr", "network.cilium.io/ipv6-pod-cidr"
 
 // ovnSubnets is the annotation in which OVN-Kubernetes, and so OpenShift, names the ranges of a node's pods by their networks, whose spec.podCIDRs is
 // empty there: one range, or a list (ovn-kubernetes: go-controller/pkg/util/subnet_annotations.go).

@@ -131,6 +131,8 @@ func TestPodsWhoseRangeNoNodeNames(t *testing.T) {
 		ovn      = `{apiVersion: v1, kind: Node, metadata: {name: d, annotations: {k8s.ovn.org/node-subnets: '{"default": "10.1.2.0/24"}'}}}`
 		ovnDual  = `{apiVersion: v1, kind: Node, metadata: {name: d, annotations: {k8s.ovn.org/node-subnets: '{"a": ["10.1.2.0/24", "fd01::/64"], "b": [1]}'}}}`
 		ovnNone  = `{apiVersion: v1, kind: Node, metadata: {name: d, annotations: {k8s.ovn.org/node-subnets: 10.1.2.0/24}}}`
+		calico   = `{apiVersion: v1, kind: Node, metadata: {name: d, annotations: {projectcalico.org/IPv4Address: 10.0.0.9/24}}, spec: {podCIDRs: [10.1.2.0/24]}}`
+		cilium   = `{apiVersion: v1, kind: Node, metadata: {name: d, annotations: {network.cilium.io/ipv4-pod-cidr: 10.1.2.0/24}}}`
 		service  = "10.96.0.0/16 fd00:96::/112"
 		all      = " 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7"
 	)
@@ -144,6 +146,8 @@ func TestPodsWhoseRangeNoNodeNames(t *testing.T) {
 		"one Node does":                     {[]string{nameless, nodeB, ofServices}, false, service + " 203.0.113.7/32 10.244.1.0/24"},
 		"OVN-Kubernetes does":               {[]string{ovn, ofServices}, false, service + " 10.1.2.0/24"},
 		"OVN-Kubernetes names several":      {[]string{ovnDual, ofServices}, false, service + " 10.1.2.0/24 fd01::/64"},
+		"Calico does not keep to it":        {[]string{calico, ofServices}, false, service + " 10.1.2.0/24" + all},
+		"Cilium names it":                   {[]string{cilium, ofServices}, false, service + " 10.1.2.0/24"},
 		"an annotation that is none":        {[]string{ovnNone, ofServices}, false, service + all},
 		"there is no Node, and no pod then": {[]string{ofServices}, false, service},
 	} {

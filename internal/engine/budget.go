@@ -37,6 +37,13 @@ func sizeOf(content any) int {
 	return size
 }
 
+// sizeOfResource is the size of a custom resource. A status is written by MLKeeper, so that one of ordinary size does not count: otherwise what
+// fits would not after its own status is written.
+func sizeOfResource(content map[string]any) int {
+	status := sizeOf(content["status"])
+	return sizeOf(content) - min(status, freeSize)
+}
+
 // tooLargeError is why a custom resource is known by its name alone.
 type tooLargeError struct {
 	namespace string
@@ -92,6 +99,13 @@ func (b *budgets) admit(o metav1.Object, size int) bool {
 	in.kept[o.GetName()] = one
 	in.total += counts
 	return true
+}
+
+// dropName forgets a custom resource that is not cached: no event tells that it is gone where its API was not served meanwhile.
+func (b *budgets) dropName(key client.ObjectKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dropLocked(key.Namespace, key.Name)
 }
 
 // drop forgets a custom resource that is gone.

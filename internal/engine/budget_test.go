@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
@@ -73,8 +74,13 @@ func TestANamespaceFillsItsOwnPartOfTheCache(t *testing.T) {
 		t.Errorf("there is room for %v beside the successor", fitting)
 	}
 	s.sized(largeService(t, "a", "1", "u"), nil, false)
-	if problem := s.whyUndecodable(bad); problem.Class != plan.Waiting || problem.Reason != status.ReasonProgressing {
+	problem := s.whyUndecodable(bad)
+	if problem.Class != plan.Waiting || problem.Reason != status.ReasonProgressing {
 		t.Errorf("with room for it, told is %+v", problem)
+	}
+	// Another one may take the room before it is read, and go again.
+	if bad.SetResourceVersion("2"); s.whyUndecodable(bad).Message == problem.Message {
+		t.Errorf("told is the same twice, so that it is not read: %+v", problem)
 	}
 	if err := read("a", "more", "u"); err != nil || len(s.budgets.fitting("a")) > 0 {
 		t.Errorf("with room for it: %v", err)
@@ -86,6 +92,37 @@ func TestANamespaceFillsItsOwnPartOfTheCache(t *testing.T) {
 	s.budgets.drop(largeService(t, "a", "more", "u"))
 	if s.budgets.drop(largeService(t, "b", "more", "u")); len(s.budgets.of) > 0 {
 		t.Errorf("counted is what is gone: %v", s.budgets.of)
+	}
+}
+
+// TestNothingCountsForWhatIsNotCached: what cannot be decoded is cached by its metadata, and no event may tell of the end of what was not served.
+func TestNothingCountsForWhatIsNotCached(t *testing.T) {
+	s, _ := bareStacks()
+	s.def.New = func() *v1.TrustyAIService { return &v1.TrustyAIService{} }
+	bad := largeService(t, "a", "bad", "u")
+	bad.Object["spec"].(map[string]any)["replicas"] = "many"
+	if _, err := s.decode(bad); err == nil || len(s.budgets.of) > 0 {
+		t.Errorf("%v, and counted is %v", err, s.budgets.of)
+	}
+	if _, err := s.decode(largeService(t, "a", "gone", "u")); err != nil {
+		t.Fatal(err)
+	}
+	if s.budgets.dropName(client.ObjectKey{Namespace: "a", Name: "gone"}); len(s.budgets.of) > 0 {
+		t.Errorf("counted is what is gone: %v", s.budgets.of)
+	}
+}
+
+// TestAStatusOfOrdinarySizeDoesNotCount: what fits does so after MLKeeper has written its status.
+func TestAStatusOfOrdinarySizeDoesNotCount(t *testing.T) {
+	one := largeService(t, "a", "one", "u")
+	before := sizeOfResource(one.Object)
+	one.Object["status"] = map[string]any{"message": strings.Repeat("x", freeSize/2)}
+	if after := sizeOfResource(one.Object); after > before+valueSize {
+		t.Errorf("it counts for %d bytes with its status, and %d without", after, before)
+	}
+	one.Object["status"] = map[string]any{"message": strings.Repeat("x", 1<<20)}
+	if after := sizeOfResource(one.Object); after < before+(1<<20)-freeSize {
+		t.Errorf("it counts for %d bytes with a megabyte of status, and %d without", after, before)
 	}
 }
 

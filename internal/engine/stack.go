@@ -98,11 +98,12 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 
 func (s *stacks[C, F]) decode(u *unstructured.Unstructured) (metav1.Object, error) {
 	s.kept().Reduce(u)
-	if size := sizeOf(u.Object); !s.budgets.admit(u, size) {
+	if size := sizeOfResource(u.Object); !s.budgets.admit(u, size) {
 		return nil, &tooLargeError{namespace: u.GetNamespace(), size: size}
 	}
 	cr := s.def.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cr); err != nil {
+		s.budgets.drop(u) // Little is kept of it.
 		return nil, fmt.Errorf("decode %s %s/%s: %w", s.def.GVK.Kind, u.GetNamespace(), u.GetName(), err)
 	}
 	return cr, nil
@@ -212,6 +213,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	switch {
 	case !found:
 		s.dropUnconfirmed(key)
+		s.budgets.dropName(key)
 		s.forget(key)
 		return reconcile.Result{}, nil
 	case bad != nil:
@@ -226,6 +228,8 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	deleting, adopts := cr.GetDeletionTimestamp() != nil, s.adopts(cr)
 	if deleting {
 		s.releaseRollout(key)
+	}
+	if deleting && !adopts {
 		s.metrics.gaveUp(s.def.GVK.Kind, key)
 	}
 	if !adopts && (deleting || s.inSyncAtStart(cr)) {

@@ -69,7 +69,7 @@ func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) 
 const reasonTooLarge = "TooLarge"
 
 // whyUndecodable is what the status says of a custom resource that is not cached whole. Where there is room for it now, the change of the status
-// has the watch send it once more.
+// has the watch send it once more: the message differs each time, since it may not fit when it comes.
 func (s *stacks[C, F]) whyUndecodable(bad *watch.Undecodable) plan.Problem {
 	var large *tooLargeError
 	switch {
@@ -80,7 +80,8 @@ func (s *stacks[C, F]) whyUndecodable(bad *watch.Undecodable) plan.Problem {
 		}
 	case slices.Contains(s.budgets.fitting(bad.GetNamespace()), client.ObjectKeyFromObject(bad)):
 		return plan.Problem{
-			Class: plan.Waiting, Reason: status.ReasonProgressing, Message: "the namespace has room for this resource again: it is read", Remedy: "nothing to do",
+			Class: plan.Waiting, Reason: status.ReasonProgressing, Remedy: "nothing to do",
+			Message: "the namespace has room for this resource again: it is read anew after its version " + bad.GetResourceVersion(),
 		}
 	}
 	return plan.Problem{

@@ -261,7 +261,7 @@ func (a *Action) absent(item Item, gate string) {
 func (a *Action) ordered(item Item) {
 	changed := a.Verb == Apply && a.Reason == ReasonChanged
 	switch {
-	case item.DeleteCompleted && item.recordedRun(item.Known) && (a.Verb == Leave || item.ranBefore()):
+	case item.DeleteCompleted && item.recordedRun(item.Known) && (a.Verb == Leave || changed && item.ran() || item.ranBefore()):
 		a.Verb, a.Reason = Leave, ReasonCompleted
 		if item.recordedRun(item.Stored) {
 			a.Verb, a.ResourceVersion = Delete, item.Observed.ResourceVersion

@@ -135,6 +135,13 @@ func TestJudge(t *testing.T) {
 			}, Delete, ReasonCompleted,
 		},
 		{
+			"a hook that has completed for the same run, and was applied with more left out", hook,
+			func(i *Item, th *thing) {
+				th.run, th.completed, i.Outdated, i.Known.Completed, i.Stored = "two", true, true, true, i.Known
+			},
+			Delete, ReasonCompleted,
+		},
+		{
 			"a hook that has completed for another run", hook,
 			func(i *Item, th *thing) {
 				th.digest, i.Known.AppliedHash, th.run, th.completed = "old", "old", "one", true

@@ -333,6 +333,12 @@ func (m *Manager) watchFailed(gvk schema.GroupVersionKind, backoff *source.Backo
 	}
 }
 
+// undecodable says that a custom resource is cached by its name alone.
+func undecodable(m metav1.Object) bool {
+	_, is := m.(*Undecodable)
+	return is
+}
+
 // handler adapts a typed callback, which may be nil. Before it calls the callback, it drops the writes that the store has observed.
 // It does not call it for updates that do not change the object, which a relist after a broken watch sends. For an object that was
 // deleted while the watch was broken, the callback receives the last known state.
@@ -362,7 +368,8 @@ func initialListHandler[T any](convert func(any) (T, metav1.Object), notify func
 					return
 				}
 				inf.mutations.OnUpdate(nm)
-				if om.GetResourceVersion() != nm.GetResourceVersion() || om.GetUID() != nm.GetUID() {
+				// Whether it can be cached may change without a new version, as with the room that there is.
+				if om.GetResourceVersion() != nm.GetResourceVersion() || om.GetUID() != nm.GetUID() || undecodable(om) != undecodable(nm) {
 					notify(o, n, false)
 				}
 			},
