@@ -25,8 +25,8 @@ fi
 # generated has the label of the ConfigMaps that kustomize generates, with a hash of the content in their names.
 generated=keeper.mlkeeper.dev/generated
 if [[ $1 == prune ]]; then
-  # The pods of the Deployment before run until those of the next are ready, and may have to be started again meanwhile.
-  used=$("${kubectl[@]}" get deployments,pods -n "$NAMESPACE" \
+  # The pods of the Deployment before run until those of the next are ready, and `kubectl rollout undo` starts those of a ReplicaSet again.
+  used=$("${kubectl[@]}" get deployments,replicasets,pods -n "$NAMESPACE" \
     -o 'jsonpath={range .items[*]}{range .spec.volumes[*]}{.configMap.name}{"\n"}{end}{range .spec.template.spec.volumes[*]}{.configMap.name}{"\n"}{end}{end}')
   for name in $("${kubectl[@]}" get configmaps -n "$NAMESPACE" -l "$generated" -o 'jsonpath={.items[*].metadata.name}'); do
     grep -qx "$name" <<<"$used" || "${kubectl[@]}" delete configmap -n "$NAMESPACE" --ignore-not-found "$name"

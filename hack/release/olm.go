@@ -106,12 +106,11 @@ func (o *olm) graph(changelog string) error {
 			before = append(before, number)
 		}
 	}
-	// Release candidates of the first release have no section of the changelog, and are upgraded as well.
+	// Release candidates have no section of the changelog, and are upgraded as well.
 	o.skipRange = "<" + o.number
 	if len(before) > 0 {
 		semver.Sort(before)
 		o.replaces = bundleOf(before[len(before)-1].String())
-		o.skipRange = ">=" + before[0].String() + " " + o.skipRange
 	}
 	return nil
 }

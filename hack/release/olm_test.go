@@ -203,11 +203,11 @@ func TestTheUpgradeGraph(t *testing.T) {
 	for _, one := range []struct{ version, name, channels, replaces, skipRange string }{
 		{"v0.1.0-rc.1", "mlkeeper.v0.1.0-rc.1", "candidate", "", "<0.1.0-rc.1"},
 		{"v0.1.0", "mlkeeper.v0.1.0", "candidate stable", "", "<0.1.0"},
-		{"v0.2.0-rc.2", "mlkeeper.v0.2.0-rc.2", "candidate", "mlkeeper.v0.1.0", ">=0.1.0 <0.2.0-rc.2"},
-		{"v0.2.1", "mlkeeper.v0.2.1", "candidate stable", "mlkeeper.v0.2.0", ">=0.1.0 <0.2.1"},
-		{"v0.2.0", "mlkeeper.v0.2.0", "candidate stable", "mlkeeper.v0.1.0", ">=0.1.0 <0.2.0"},
-		{"v0.3.0", "mlkeeper.v0.3.0", "candidate stable", "mlkeeper.v0.2.0", ">=0.1.0 <0.3.0"},
-		{"v0.4.0-RC.1+build", "mlkeeper.v0.4.0-rc.1-build", "candidate", "mlkeeper.v0.3.0", ">=0.1.0 <0.4.0-RC.1+build"},
+		{"v0.2.0-rc.2", "mlkeeper.v0.2.0-rc.2", "candidate", "mlkeeper.v0.1.0", "<0.2.0-rc.2"},
+		{"v0.2.1", "mlkeeper.v0.2.1", "candidate stable", "mlkeeper.v0.2.0", "<0.2.1"},
+		{"v0.2.0", "mlkeeper.v0.2.0", "candidate stable", "mlkeeper.v0.1.0", "<0.2.0"},
+		{"v0.3.0", "mlkeeper.v0.3.0", "candidate stable", "mlkeeper.v0.2.0", "<0.3.0"},
+		{"v0.4.0-RC.1+build", "mlkeeper.v0.4.0-rc.1-build", "candidate", "mlkeeper.v0.3.0", "<0.4.0-RC.1+build"},
 	} {
 		o := &olm{dist: &dist{distOptions: distOptions{version: one.version}}}
 		if err := o.graph(changelog); err != nil {

@@ -175,14 +175,15 @@ func (p *podWatches) listed() bool {
 	return true
 }
 
-// unread are the kinds that may not be watched and without which pods can be missed. hides says that workloads are known whose pods are.
+// unread are the kinds that may not be watched and without which pods can be missed; Inventories where no workload is known, since few may read
+// them. hides says that one of the kinds is that of a workload that is known, whose pods are missed.
 func (p *podWatches) unread() (kinds []string, hides bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, why := range p.refused {
 		gk := i.gvk.GroupKind()
 		owned := slices.Contains(slices.Collect(maps.Values(p.by)), i)
-		if _, workload := between[gk]; owned || workload || i.gvk == inventoryKind {
+		if _, workload := between[gk]; owned || workload || i.gvk == inventoryKind && len(p.by) == 0 {
 			kinds, hides = append(kinds, fmt.Sprintf("%s may not be watched, so that pods are missed: %s", gk.Kind, why)), hides || owned
 		}
 	}

@@ -42,7 +42,7 @@ func (d *differ) predict(
 		return nil, "", fmt.Errorf("merge %s: %w", a.Key, err)
 	}
 	if a.Reason == decide.ReasonUnverified && sameContent(live, merged) {
-		// The inventory says whether anybody has changed the object to the operator alone, which has the key. The merge says it as well.
+		// Only the operator has the key of the hashes in the inventory. The merge tells as well whether anybody has changed the object.
 		return live, "", nil
 	}
 	mapping, err := d.lookup(desired.GroupVersionKind())

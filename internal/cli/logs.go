@@ -166,6 +166,7 @@ func (l *logReader) look(ctx context.Context) (done bool, err error) {
 	if hides || len(l.begun) == 0 && len(unread) > 0 {
 		return true, errors.Join(l.result(), errors.New(strings.Join(unread, "; ")+"; request the rights list and watch"))
 	}
+	l.noteOnce(unread)
 	if len(l.begun) == 0 {
 		return true, fmt.Errorf("no container of %s has logged anything yet; `mlkeeper explain %s` says why", l.subject.key(), l.subject.argument())
 	}

@@ -51,8 +51,8 @@ type tooLargeError struct {
 }
 
 func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("it takes %d bytes of memory, with which the custom resources of this kind in namespace %s that take more than %d "+
-		"would exceed the %d bytes that they may take together", e.size, e.namespace, freeSize, namespaceBudget)
+	return fmt.Sprintf("it takes %d bytes of memory. The custom resources of this kind in namespace %s have %d bytes each, and %d together beyond that, "+
+		"which it would exceed", e.size, e.namespace, freeSize, namespaceBudget)
 }
 
 // budgets count the large custom resources of one kind by namespace.

@@ -192,10 +192,9 @@ func assignStages(cr *kubeflowv1.KfDef, facts Facts, order []int) (definitions [
 // counts where it is declared still, since what is kept must not wait for a repository.
 func retains(cr *kubeflowv1.KfDef, rendered kubeflowv1.Application) bool {
 	prune := rendered.Prune
-	for _, a := range cr.Spec.Applications {
-		if a.Name == rendered.Name {
-			prune = a.Prune
-		}
+	// Of several with one name the first is made.
+	if i := slices.IndexFunc(cr.Spec.Applications, func(a kubeflowv1.Application) bool { return a.Name == rendered.Name }); i >= 0 {
+		prune = cr.Spec.Applications[i].Prune
 	}
 	return prune != nil && !*prune
 }

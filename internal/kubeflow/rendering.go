@@ -65,7 +65,16 @@ func undetected(err error) *plan.Problem {
 // keepsRendering says that the rendering of a content is kept: as soon as it gave any application. One that gave none may be that of a path
 // with a slip of the pen.
 func keepsRendering(content Content) bool {
-	return content.Rendering != "" && slices.ContainsFunc(content.Applications, func(a Application) bool { return a.Error == "" })
+	if content.Rendering == "" {
+		return false
+	}
+	for i, a := range content.Applications {
+		// The second of one name was not rendered, and has no error.
+		if a.Error == "" && firstOf(content.Spec, i) == i {
+			return true
+		}
+	}
+	return false
 }
 
 // keyOf is the key of an object of an application, in the namespace where it is made.

@@ -94,7 +94,7 @@ var causes = []cause{
 	{name: FieldRequired, on: onAPI, but: none, begin: (*run).requireField, says: regexp.MustCompile(`refuses.*requiredByFaults`)},
 	serverCause(ServerHangs, `took too long|No model server answers`),
 	serverCause(ServerLate, `took too long|No model server answers`),
-	serverCause(ServerSlow, `being fetched|is cut`),
+	serverCause(ServerSlow, `being fetched|is cut|sends too slowly`),
 	serverCause(ServerGarbage, `a page in place of|is no model status|is no index of charts`),
 	serverCause(ServerUntrusted, `certificate|authority`),
 	serverCause(ServerRedirects, `redirects|answered 302`),

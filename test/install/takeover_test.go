@@ -340,7 +340,7 @@ func (o *takenOver) prune(t *testing.T, c *cluster.Cluster) {
 	(&takenOver{original: &pruned, objects: o.objects, children: o.children}).check(t, c)
 }
 
-// everyWay is set by make test-chart.
+// everyWay is set by make test-chart and make test-original.
 var everyWay = flag.Bool("install.every-way", false, "apply each original in each way; without it each way is taken, with some of the originals")
 
 // TestMakeOverTheOtherDefinitions installs over the definitions of the other originals, which have no webhook, however they were applied.

@@ -145,7 +145,7 @@ func (b *bench) plain(entries []keeper.InventoryEntry) []keeper.InventoryEntry {
 }
 
 // TestInvariant16NobodyCanTryValuesAgainstAnInventory: a viewer of custom resources or Inventories, who may not read what these list, cannot tell
-// whether a value that an object has is the one that he guesses: neither hash is one that the content alone leads to.
+// whether a value that an object has is the one that he guesses: neither hash can be computed from the content alone.
 func TestInvariant16NobodyCanTryValuesAgainstAnInventory(t *testing.T) {
 	b := open(t, options{})
 	b.apply("small", b.ordinary())
@@ -169,7 +169,7 @@ func TestInvariant16NobodyCanTryValuesAgainstAnInventory(t *testing.T) {
 }
 
 // TestInvariant16AnUpgradeSealsWhatWasRecorded begins with the hashes that releases before have recorded. No object is written, and what is
-// recorded once: KServe copies the annotations of an InferenceService to its pods, which each other annotation would replace.
+// recorded once: KServe copies the annotations of an InferenceService to its pods, so that another annotation would replace them.
 func TestInvariant16AnUpgradeSealsWhatWasRecorded(t *testing.T) {
 	b := open(t, options{})
 	b.apply("small", b.ordinary())

@@ -36,7 +36,7 @@ func TestAManagerThatGoesHandsOverWithoutOneWrite(t *testing.T) {
 	c := cluster.Shared(t)
 	c.InstallCRDs(t)
 	binary := build(t)
-	// Of the first, make rbac-minimal knows what it uses, the deletion of its lease included.
+	// make rbac-minimal counts the requests of the first alone, the deletion of its lease included.
 	rights := []cluster.Rights{{Controllers: []string{"trustyai"}}, {}}
 	s := &scene{T: t, c: c, managers: []*manager{start(t, c, binary, rights[0]), start(t, c, binary, rights[1])}}
 	share(t, c, 2)

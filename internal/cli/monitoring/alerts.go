@@ -72,7 +72,7 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 	suspended := w.of("mlkeeper_suspended")
 	return []alert{
 		{
-			// The time is that of one custom resource. A hold would be that of a number, which is never zero where another one progresses each time.
+			// The time is that of one custom resource. A count of them is never zero where always another one progresses, so that it cannot be held.
 			name: "MLKeeperNotReady", wait: "2m", severity: "warning",
 			expr:    notReady.where("reason", "!~", waits).longer("1800", "kind", "reason"),
 			summary: "A {{ $labels.kind }} has not been Ready for {{ $value | humanizeDuration }} ({{ $labels.reason }})",
@@ -100,7 +100,7 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 		},
 		{
 			name: "MLKeeperSuspended", wait: "7d", severity: "warning",
-			// The series of a manager ends with it, and that of the next one begins later: one evaluation without either would begin the week anew.
+			// The series of a manager ends with it, and that of the next one begins later: an evaluation between them would begin the week anew.
 			expr:    "max_over_time((" + suspended.by("sum", suspended.now(), "kind") + ")[15m:1m]) > 0",
 			summary: "{{ $value }} {{ $labels.kind }} have been suspended for a week",
 			description: "Nothing of them is written: certificates are not renewed, and changed credentials and images with security fixes are not " +
@@ -130,10 +130,11 @@ func (w *writer) managerAlerts() []alert {
 	notReady := w.of("mlkeeper_not_ready_since_timestamp_seconds")
 	return []alert{
 		{
-			name: "MLKeeperDown", severity: "critical",
-			// Not absent(), which is true as well where nothing scrapes the manager, or MLKeeper is not there yet. A manager that is restarted again
-			// and again is scraped at times, with which the time of a hold would begin anew.
-			expr: fmt.Sprintf("group(present_over_time(%s[1d] offset 10m)) and on () avg_over_time((group(%[1]s) or on () vector(0))[10m:1m]) < 0.5",
+			name: "MLKeeperDown", wait: "3m", severity: "critical",
+			// Not absent(), which is true as well where nothing scrapes the manager, or MLKeeper is not there yet. A manager that crashes again and
+			// again is scraped now and then, which would end the alert; a part of the time does not. Where Prometheus itself was away, the
+			// part is too small for two and a half minutes.
+			expr: fmt.Sprintf("group(present_over_time(%s[1d] offset 10m)) and on () avg_over_time((group(%[1]s) or on () vector(0))[5m:30s]) < 0.5",
 				requests.series("")),
 			summary: "No manager of MLKeeper is running",
 			description: "One was scraped within the last day, and none is now. The managed systems keep running, but nothing is corrected, created " +
