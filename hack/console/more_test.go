@@ -68,7 +68,8 @@ func (b *browser) reading() {
 	b.do(chromedp.Evaluate(`location.hash = "#/"`, nil))
 	b.see("5 custom resources")
 	enter("empty")
-	b.see("0 custom resources")
+	// A CompositionElement is in no namespace.
+	b.see("1 custom resources", "CompositionElement")
 	var address string
 	if b.do(chromedp.Evaluate(`location.hash`, &address)); address != "#/namespace/empty" {
 		b.t.Errorf("the address is %s", address)

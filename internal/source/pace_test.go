@@ -80,7 +80,7 @@ func TestThePaceOfAnAnswer(t *testing.T) {
 					time.Sleep(c.reader)
 				}
 				slow := new(Error)
-				if c.want == 0 && err != io.EOF || c.want > 0 && (!errors.As(err, &slow) || time.Since(began) != c.want) {
+				if c.want == 0 && !errors.Is(err, io.EOF) || c.want > 0 && (!errors.As(err, &slow) || time.Since(began) != c.want) {
 					t.Errorf("after %s: %v", time.Since(began), err)
 				}
 				if _ = b.Close(); ctx.Err() == nil {

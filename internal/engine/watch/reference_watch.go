@@ -296,7 +296,7 @@ func (s *refStore) Replace(items []any, version string) error {
 		}
 	}
 	for name, ref := range w.objects {
-		if !listed[name] && !(ref.confirms && ref.state == stateNeedsGet) {
+		if !listed[name] && (!ref.confirms || ref.state != stateNeedsGet) {
 			toEnqueue = append(toEnqueue, ref.markAbsent(version)...)
 		}
 	}

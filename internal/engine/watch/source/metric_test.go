@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 	testclock "k8s.io/utils/clock/testing"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
@@ -24,9 +25,9 @@ func TestRefusedWatchesAreCounted(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(0, 0))
 	backoff := NewBackoff(clock, logr.Discard())
 	var answer error
-	lw := listWatch(nil, Scope{Resource: gvr}, backoff,
+	lw := cache.ToListerWatcherWithContext(listWatch(nil, Scope{Resource: gvr}, backoff,
 		func(context.Context, metav1.ListOptions) (runtime.Object, error) { return &corev1.PodList{}, answer },
-		func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), answer })
+		func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), answer }))
 	forbidden := apierrors.NewForbidden(gvr.GroupResource(), "", errors.New("no"))
 	for i, step := range []struct {
 		answer error
@@ -42,9 +43,9 @@ func TestRefusedWatchesAreCounted(t *testing.T) {
 	} {
 		answer = step.answer
 		clock.Step(step.pause)
-		_, _ = lw.List(metav1.ListOptions{})
+		_, _ = lw.ListWithContext(t.Context(), metav1.ListOptions{})
 		clock.Step(time.Hour / 1000)
-		_, _ = lw.Watch(metav1.ListOptions{})
+		_, _ = lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 		if got := counted(t); got != step.want {
 			t.Errorf("step %d, %v: %v are counted, want %v", i, step.answer, got, step.want)
 		}
