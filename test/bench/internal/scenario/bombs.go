@@ -136,26 +136,14 @@ func bombFiles() fstest.MapFS {
 
 // provoke has each of the KfDefs reconciled now, one after the other until the context ends.
 func provoke(ctx context.Context, wire *world.Wire) tenantChanges {
-	out := tenantChanges{}
 	names := []string{"many", "large"}
 	for j := range slowSources {
 		names = append(names, fmt.Sprintf("slow-%d", j))
 	}
-	for ; ; out.n++ {
-		path := fmt.Sprintf("/apis/kfdef.apps.kubeflow.org/v1/namespaces/bombs-%d/kfdefs/%s", out.n%bombNamespaces, names[out.n/bombNamespaces%len(names)])
-		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, keeper.ReconcileAtAnnotation, out.n)
-		_, err := wire.Do(ctx, "PATCH", path, "application/merge-patch+json", []byte(body))
-		if ctx.Err() != nil {
-			return out
-		}
-		if err != nil {
-			out.err = err
-			return out
-		}
-		if world.Pause(ctx, provoked) != nil {
-			return out
-		}
-	}
+	return patchAgain(ctx, wire, provoked, func(n int) (path, body string) {
+		return fmt.Sprintf("/apis/kfdef.apps.kubeflow.org/v1/namespaces/bombs-%d/kfdefs/%s", n%bombNamespaces, names[n/bombNamespaces%len(names)]),
+			fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, keeper.ReconcileAtAnnotation, n)
+	})
 }
 
 // besideBombs measures the tenant while the KfDefs are provoked, once they have been for a while.

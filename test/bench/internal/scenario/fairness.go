@@ -141,11 +141,18 @@ type tenantChanges struct {
 
 // change scales the servers of the tenant one after the other until the context ends.
 func change(ctx context.Context, wire *world.Wire, tenant []world.Service) tenantChanges {
+	return patchAgain(ctx, wire, tenantPause, func(n int) (path, body string) {
+		s := tenant[n%len(tenant)]
+		return fmt.Sprintf("/apis/servapi.dev-state.com/v1alpha1/namespaces/%s/tfservs/%s", s.Namespace, s.Name),
+			fmt.Sprintf(`{"spec":{"replicas":%d}}`, 2-n/len(tenant)%2)
+	})
+}
+
+// patchAgain sends one patch after the other, with a pause between them, until the context ends.
+func patchAgain(ctx context.Context, wire *world.Wire, pause time.Duration, patch func(n int) (path, body string)) tenantChanges {
 	out := tenantChanges{}
 	for ; ; out.n++ {
-		s := tenant[out.n%len(tenant)]
-		path := fmt.Sprintf("/apis/servapi.dev-state.com/v1alpha1/namespaces/%s/tfservs/%s", s.Namespace, s.Name)
-		body := fmt.Sprintf(`{"spec":{"replicas":%d}}`, 2-out.n/len(tenant)%2)
+		path, body := patch(out.n)
 		_, err := wire.Do(ctx, "PATCH", path, "application/merge-patch+json", []byte(body))
 		if ctx.Err() != nil {
 			return out
@@ -154,7 +161,7 @@ func change(ctx context.Context, wire *world.Wire, tenant []world.Service) tenan
 			out.err = err
 			return out
 		}
-		if world.Pause(ctx, tenantPause) != nil {
+		if world.Pause(ctx, pause) != nil {
 			return out
 		}
 	}
