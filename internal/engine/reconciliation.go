@@ -31,6 +31,7 @@ type reconciliation[C client.Object, F any] struct {
 	stack  plan.Stack
 	state  *reconcileState
 	reader *reader.Reader
+	began  time.Time
 	// stored returns the entries of the inventory as the API server had them when the reconcile began.
 	stored func() map[plan.Key]keeper.InventoryEntry
 	// unconfirmed says that the custom resource as read may be out of date; recheckLive ends it.
@@ -82,7 +83,7 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 		key: key, before: cr, cr: cr.DeepCopyObject().(C), state: s.stateOf(key),
 		stack:   s.stackOf(cr),
 		entries: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
-		ignoreHealth: map[plan.Key]bool{},
+		ignoreHealth: map[plan.Key]bool{}, began: s.Clock.Now(),
 	}
 	p.state.healths.spent = 0
 	if len(*s.def.Common(cr).Conditions) == 0 {

@@ -102,7 +102,7 @@ func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.ObservedS
 	s.metrics.reconciled(s.def.GVK.Kind, outcome)
 	now := s.Clock.Now()
 	p.state.retries.SetBlocked(p.blocked, userRequest(p.cr), now)
-	for _, at := range []time.Time{p.plan.WakeAt, p.nextAt, p.reader.Due(), p.state.retries.Due(now)} {
+	for _, at := range []time.Time{p.plan.WakeAt, p.nextAt, p.reader.Due(), p.state.retries.Due(p.began)} {
 		if !at.IsZero() {
 			wait = sooner(wait, max(at.Sub(now), time.Millisecond))
 		}

@@ -132,6 +132,27 @@ func TestWhatIsDueAndHeldIsNotPolled(t *testing.T) {
 	}
 }
 
+// A reconcile may last longer than a pause that begins or ends within it, as where the API server is slow: the next attempt is due all the same.
+func TestAnAttemptThatBecomesDueDuringAReconcileIsMade(t *testing.T) {
+	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonConflict})
+	began := r.now
+	r.reconcile("a")
+	r.now = r.now.Add(2 * time.Second)
+	due := r.Due(began)
+	if due.IsZero() || due.After(r.now) {
+		t.Fatalf("at %s, the end of the reconcile that was rejected, it is due at %s", r.now, due)
+	}
+	r.reconcile("a") // The next pause begins.
+	began = r.Due(r.now).Add(-time.Millisecond)
+	if r.now = began; r.reconcile("a") {
+		t.Fatal("it is tried before it is due")
+	}
+	r.now = r.now.Add(time.Second)
+	if due := r.Due(began); due.IsZero() || due.After(r.now) {
+		t.Errorf("at %s, the end of a reconcile that it waited in, it is due at %s", r.now, due)
+	}
+}
+
 // Both a rejected write and what else is blocked are due; an accepted write and an end of the block leave nothing.
 func TestDueIsTheFirstAttempt(t *testing.T) {
 	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonQuota})

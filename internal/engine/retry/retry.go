@@ -50,14 +50,15 @@ func (s *State) SetBlocked(blocked bool, request string, now time.Time) {
 	}
 }
 
-// Due is when the first rejected write is tried again, or what is blocked; the zero time if there is none. A write that only another
-// input can mend is not tried again by itself, unless the schema of its kind can change: an API server may serve a new schema later than
-// a watch reports it. What is due by now and was not tried is held by something else, such as the slot of rollouts, which enqueues the custom
-// resource when it ends.
-func (s *State) Due(now time.Time) time.Time {
+// Due is when the first rejected write is tried again, or what is blocked, at the end of a reconcile that began at a time; the zero time if there
+// is none. A write that only another input can mend is not tried again by itself, unless the schema of its kind can change: an API server may
+// serve a new schema later than a watch reports it. What was due before the reconcile began and was not tried is held by something else, such as
+// the slot of rollouts, which enqueues the custom resource when it ends. What became due since then is due now: a reconcile may last longer than
+// a pause.
+func (s *State) Due(began time.Time) time.Time {
 	next := s.blocked.Due()
 	for _, r := range s.rejections {
-		if r.retry.Waits(now) && (r.problem.Class == plan.Blocked || r.request.Schema > 0) {
+		if r.retry.Waits(began) && (r.problem.Class == plan.Blocked || r.request.Schema > 0) {
 			next = earlier(next, r.retry.Due())
 		}
 	}
