@@ -188,7 +188,7 @@ rbac-minimal: build ## Run the tests that need a cluster (PKG=some of them), and
 	@hack/rbac-minimal.sh $(PKG)
 
 .PHONY: faults
-faults: build-devcluster ## Run the fault campaigns, misoperation included, and the mutation tests (ARGS=flags), or replay one plan (PLAN=file).
+faults: build-devcluster ## Run the fault campaigns, misoperation included, and the mutations that a campaign must detect (ARGS=flags), or replay one plan (PLAN=file).
 	@PLAN="$(PLAN)" ARGS="$(ARGS)" hack/faults.sh
 
 .PHONY: soak
