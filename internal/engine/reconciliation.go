@@ -145,6 +145,16 @@ func (s *stacks[C, F]) holdRetries(p *reconciliation[C, F]) {
 	decide.HoldReferrers(p.actions)
 }
 
+// watchTakenNames has the objects watched that other owners have under names of the plan, so that what was rejected is tried as soon as one is
+// gone.
+func (s *stacks[C, F]) watchTakenNames(ctx context.Context, p *reconciliation[C, F]) {
+	for _, one := range p.state.retries.Taken() {
+		if there, known := p.reader.Occupied(ctx, one.GVK, one.Key.Namespace, one.Key.Name); known {
+			p.state.retries.See(one.Key, there)
+		}
+	}
+}
+
 // mayBeRefused says that an object of the plan waits for its watch, as after a start: whether it is written or refused is known when that is open.
 func (s *stacks[C, F]) mayBeRefused(a decide.Action) bool {
 	return a.Object.Desired != nil && a.Verb == decide.Wait && a.Reason == decide.ReasonNotSynced && s.unwatched(a.Key.GroupKind)

@@ -29,6 +29,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 		if p.reader.WatchLost(ctx, p.plan) {
 			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		}
+		s.watchTakenNames(ctx, p)
 	}
 	p.state.refs = p.reader.Done(p.state.refs)
 	seen := s.summarize(p)

@@ -314,6 +314,7 @@ func (s *stacks[C, F]) apply(ctx context.Context, p *reconciliation[C, F], adopt
 			return reconcile.Result{RequeueAfter: rest}, true, nil
 		}
 	}
+	s.watchTakenNames(ctx, p)
 	s.decide(p)
 	if err := s.recheck(ctx, p); err != nil {
 		return reconcile.Result{}, false, err

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
+	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/harness"
 )
 
 // growing fails unless the attempts at a path become rarer: the first pause is a second, and each is twice as long as the one before. A
@@ -167,4 +170,45 @@ func TestInvariant15AWatchThatCannotBeOpenedIsTold(t *testing.T) {
 	b.journal.hook(nil)
 	b.c.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: theirs}}\n", b.ns)
 	b.ready("later")
+}
+
+// stopped is a clock on which no pause ends.
+type stopped struct {
+	clock.RealClock
+	at time.Time
+}
+
+func (s stopped) Now() time.Time                  { return s.at }
+func (s stopped) Since(t time.Time) time.Duration { return s.at.Sub(t) }
+
+// TestInvariant15ANameThatIsFreeAgainIsNoticedByAWatch: the object of another owner has no label by which children are watched. Each attempt
+// follows from a watch, since no pause ends.
+func TestInvariant15ANameThatIsFreeAgainIsNoticedByAWatch(t *testing.T) {
+	b := open(t, options{Options: harness.Options{Engine: engine.Options{Clock: stopped{at: time.Now()}}}})
+	role := b.ns + "-role"
+	b.c.Apply(t, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"},"data":{"k":"theirs"}}
+---
+{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q},"rules":[]}
+`, role), b.ns)
+	mark := b.journal.mark()
+	b.apply("b", one(configMap(b.ns, "one", "v"), clusterRole(role, "get")))
+	b.condition("b", "Ready", metav1.ConditionFalse, "ResourceConflict")
+	for _, path := range []string{"/api/v1/namespaces/" + b.ns + "/configmaps", "/apis/rbac.authorization.k8s.io/v1/clusterroles"} {
+		cluster.Eventually(t, patience, func() error {
+			if len(b.journal.since(mark, func(r request) bool {
+				return !r.write() && r.path == path && strings.Contains(r.query, "watch=") && !strings.Contains(r.query, "labelSelector")
+			})) == 0 {
+				return fmt.Errorf("nothing watches %s", path)
+			}
+			return nil
+		})
+	}
+	b.settle()
+	if n := len(b.journal.writes(mark, http.MethodPost, b.ns+"/configmaps")); n != 1 {
+		t.Errorf("%d attempts while another owner has the name", n)
+	}
+	b.delete(configMapGVK, b.ns, "one")
+	b.value("one", "v")
+	b.delete(clusterRoleGVK, "", role)
+	b.ready("b")
 }

@@ -362,6 +362,14 @@ func (r *Reader) WatchLost(ctx context.Context, p plan.Plan) (ended bool) {
 	return ended
 }
 
+// Occupied has the object watched that another owner has under the name of a child. It says whether there is one, and whether that is known: the
+// custom resource is enqueued once the watch is open, and when the object goes.
+func (r *Reader) Occupied(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (there, known bool) {
+	r.used = append(r.used, watch.Ref{GVK: gvk, Namespace: namespace, Name: name})
+	meta, synced, err := r.shared.Informers.Reference(ctx, r.referrer, gvk, namespace, name)
+	return meta != nil, synced && err == nil
+}
+
 // Done ends the reconcile: it releases the references that were not used, ends the background jobs that were not asked for, and drops
 // the contents that the reconcile before read and this one did not. It returns what was read.
 func (r *Reader) Done(before []watch.Ref) []watch.Ref {

@@ -2,9 +2,11 @@ package retry
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mlkeeper.dev/internal/engine/act"
@@ -150,6 +152,55 @@ func TestAnAttemptThatBecomesDueDuringAReconcileIsMade(t *testing.T) {
 	r.now = r.now.Add(time.Second)
 	if due := r.Due(began); due.IsZero() || due.After(r.now) {
 		t.Errorf("at %s, the end of a reconcile that it waited in, it is due at %s", r.now, due)
+	}
+}
+
+// A name that a watch showed to be taken, and shows to be free, is tried at once; the pauses go on growing where it is taken again. What no watch
+// showed is tried after its pause.
+func TestANameThatIsFreeAgainIsTriedAtOnce(t *testing.T) {
+	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonConflict})
+	r.reconcile("a")
+	r.See(secret, false)
+	if r.reconcile("a") {
+		t.Error("it is tried at once, though nothing was seen to go")
+	}
+	r.See(secret, true)
+	if r.reconcile("a") {
+		t.Error("it is tried while the name is taken")
+	}
+	due := r.Due(r.now)
+	r.See(secret, false)
+	if !r.reconcile("a") || r.reconcile("a") {
+		t.Error("it is not tried once when the name is free")
+	}
+	r.See(secret, false)
+	if r.reconcile("a") || !r.Due(r.now).Equal(due) {
+		t.Errorf("after another attempt it is due at %s, and not at %s", r.Due(r.now), due)
+	}
+}
+
+// Only names that another owner has are watched, and few of them, since each costs a read.
+func TestFewNamesAreWatched(t *testing.T) {
+	var s State
+	for i := range 2 * maxTaken {
+		for _, reason := range []string{act.ReasonConflict, act.ReasonQuota} {
+			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
+				"namespace": "ns", "name": fmt.Sprint(reason, i),
+			}}}
+			s.Record(act.Result{
+				Action:  decide.Action{Verb: decide.Create, Key: plan.KeyOf(o), Object: plan.Stamped{Key: plan.KeyOf(o), Object: plan.Object{Desired: o}}},
+				Problem: &plan.Problem{Class: plan.Blocked, Reason: reason},
+			}, Request{}, time.Unix(1e9, 0))
+		}
+	}
+	taken := s.Taken()
+	if len(taken) != maxTaken {
+		t.Errorf("%d names are watched", len(taken))
+	}
+	for _, one := range taken {
+		if !strings.HasPrefix(one.Key.Name, act.ReasonConflict) || one.GVK != (schema.GroupVersionKind{Version: "v1", Kind: "Secret"}) {
+			t.Errorf("%s is watched as %s", one.Key, one.GVK)
+		}
 	}
 }
 
