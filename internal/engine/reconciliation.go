@@ -26,12 +26,12 @@ import (
 // reconciliation is one reconcile of one custom resource. Each field says which step sets it.
 type reconciliation[C client.Object, F any] struct {
 	key    client.ObjectKey
+	began  time.Time
 	before C // The custom resource as read; set at the start and never changed.
 	cr     C // A copy whose status report fills.
 	stack  plan.Stack
 	state  *reconcileState
 	reader *reader.Reader
-	began  time.Time
 	// stored returns the entries of the inventory as the API server had them when the reconcile began.
 	stored func() map[plan.Key]keeper.InventoryEntry
 	// unconfirmed says that the custom resource as read may be out of date; recheckLive ends it.
@@ -80,10 +80,10 @@ func (p *reconciliation[C, F]) requeueAt(at time.Time) {
 func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 	key := client.ObjectKeyFromObject(cr)
 	p := &reconciliation[C, F]{
-		key: key, before: cr, cr: cr.DeepCopyObject().(C), state: s.stateOf(key),
+		key: key, began: s.Clock.Now(), before: cr, cr: cr.DeepCopyObject().(C), state: s.stateOf(key),
 		stack:   s.stackOf(cr),
 		entries: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
-		ignoreHealth: map[plan.Key]bool{}, began: s.Clock.Now(),
+		ignoreHealth: map[plan.Key]bool{},
 	}
 	p.state.healths.spent = 0
 	if len(*s.def.Common(cr).Conditions) == 0 {

@@ -317,3 +317,23 @@ func TestWhatTheInventoryDoesNotHaveIsForgotten(t *testing.T) {
 		t.Errorf("remembered are %v", state.finished)
 	}
 }
+
+// TestAPauseThatEndsDuringTheReconcileIsKept: where the API server is slow, the other writes take longer than the first pauses. What is refused
+// would never be tried again otherwise, since no watch tells the end of a quota.
+func TestAPauseThatEndsDuringTheReconcileIsKept(t *testing.T) {
+	s, clock := readingStacks()
+	key := plan.Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "a", Name: "x"}
+	p := s.newReconciliation(passOf("a", newState("uid"), "").cr)
+	p.state.retries.Record(act.Result{
+		Action: decide.Action{Verb: decide.Create, Key: key}, Problem: &plan.Problem{Class: plan.Blocked, Reason: act.ReasonQuota},
+	}, retry.Request{}, clock.Now())
+	clock.Step(time.Minute)
+	if result, err := s.result(p, controller.ObservedState{}, 0); err != nil || result.RequeueAfter != time.Millisecond {
+		t.Errorf("reconciled again after %s, %v", result.RequeueAfter, err)
+	}
+	// What is due when a reconcile begins, and is not tried in it, is held by something else.
+	p = s.newReconciliation(p.before)
+	if result, err := s.result(p, controller.ObservedState{}, 0); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("what is held is polled after %s, %v", result.RequeueAfter, err)
+	}
+}

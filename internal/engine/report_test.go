@@ -27,7 +27,6 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
-	"mlkeeper.dev/internal/engine/retry"
 	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 )
@@ -234,22 +233,5 @@ func TestWhatFollowsAStatusWaitsForIt(t *testing.T) {
 	}
 	if _, after := report(); after < time.Second {
 		t.Errorf("while the status is not written it is tried after %s", after)
-	}
-}
-
-// TestWhatIsRejectedIsTriedAgainHoweverLongTheReconcileLasts: no watch tells of the end of what rejects a write, so that the next attempt must
-// not depend on an event. On a busy API server what follows a rejection, such as the write of the status, lasts longer than the first pause.
-func TestWhatIsRejectedIsTriedAgainHoweverLongTheReconcileLasts(t *testing.T) {
-	s, clock := readingStacks()
-	p := passOf("a", newState("uid"), "")
-	p.reader, p.began = s.readers.New(reader.Request{}), clock.Now()
-	key := plan.Key{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: "a", Name: "a"}
-	p.state.retries.Record(act.Result{
-		Action: decide.Action{Verb: decide.Create, Key: key}, Problem: &plan.Problem{Class: plan.Blocked, Reason: act.ReasonConflict},
-	}, retry.Request{}, clock.Now())
-	clock.Step(3 * time.Second)
-	result, err := s.result(p, controller.ObservedState{}, 0)
-	if err != nil || result.RequeueAfter != time.Millisecond {
-		t.Errorf("it is tried again after %s: %v", result.RequeueAfter, err)
 	}
 }
