@@ -289,6 +289,9 @@ func (j Job[C]) changed(last *Result[C]) string {
 	return out
 }
 
+// ifItStays is the remedy of what mostly passes by itself, such as a server that is restarted.
+const ifItStays = "if it stays, look at the server, the network policies and the proxy; it is tried again with growing pauses"
+
 // Problem says why a source could not be fetched.
 func (s Source) Problem(err error) *plan.Problem {
 	out := &plan.Problem{
@@ -297,6 +300,9 @@ func (s Source) Problem(err error) *plan.Problem {
 	var fetch *source.Error
 	if errors.As(err, &fetch) {
 		out.Reason, out.Message, out.Remedy = fetch.Reason, fetch.Message, fetch.Remedy
+		if fetch.Remedy == "" && (fetch.Reason == source.ReasonUnreachable || fetch.Reason == source.ReasonServerError) {
+			out.Remedy = ifItStays
+		}
 		if fetch.Field != "" {
 			out.Field += "." + fetch.Field
 		}

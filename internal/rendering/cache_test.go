@@ -243,6 +243,10 @@ func TestTheLastResultStandsWhileANewOneIsMadeAndWhenThatFails(t *testing.T) {
 		{"not there", terminal, nil, plan.Problem{
 			Class: plan.Terminal, Reason: source.ReasonNotFound, Field: "spec.source", Value: "archive", Message: "404", Remedy: "correct it",
 		}, controller.RetryLasting},
+		{"too slow", &source.Error{Class: source.Transient, Reason: source.ReasonUnreachable, Message: "it took too long"}, nil, plan.Problem{
+			Class: plan.Waiting, Reason: source.ReasonUnreachable, Field: "spec.source", Value: "archive", Message: "it took too long",
+			Remedy: "if it stays, look at the server, the network policies and the proxy; it is tried again with growing pauses",
+		}, controller.RetryPassing},
 		{"an error that nobody knows", fs.ErrNotExist, nil, plan.Problem{
 			Class: plan.Waiting, Reason: source.ReasonUnreachable, Field: "spec.source", Value: "archive", Message: fs.ErrNotExist.Error(),
 		}, controller.RetryPassing},

@@ -226,7 +226,7 @@ func judge(in Input, item Item, gate string) Action {
 	case !item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.recorded() && !item.Adopt:
 		a.Verb, a.Reason, a.Detail = Conflict, ReasonForeignOwner, observe.OwnerOf(item.Observed)
 	case item.Observed.Terminating():
-		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, item.Key.String()+" to be gone"
+		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, leaving(item.Key)
 	case item.IfNotPresent:
 		a.Verb, a.Reason = Leave, ReasonUnchanged
 	default:
@@ -278,6 +278,11 @@ func (a *Action) ordered(item Item) {
 // recordedRun says that an entry, if there is one, tells that the very object that is there has completed.
 func (i Item) recordedRun(e *keeper.InventoryEntry) bool {
 	return e != nil && e.UID == i.Observed.UID && RecordsRun(i.Stamped, *e)
+}
+
+// leaving describes an object whose end is waited for. Its finalizers are not in the caches.
+func leaving(key plan.Key) string {
+	return key.String() + " to be gone; if it stays, whoever has set its finalizers is to remove them"
 }
 
 func unwatched(key plan.Key) string { return "the watch on " + key.Kind }
@@ -334,7 +339,7 @@ func prune(in Input) []Action {
 			(e.Entry.UID != e.Observed.UID || !e.Observed.Written()) && metav1.GetControllerOfNoCopy(&e.Observed.ObjectMeta) == nil:
 			a.Verb, a.Reason = Leave, ReasonRetained
 		case e.Observed.Terminating():
-			a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, e.Observed.Key.String()+" to be gone"
+			a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, leaving(e.Observed.Key)
 		default:
 			a.Verb = Delete
 		}

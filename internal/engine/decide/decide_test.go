@@ -2,6 +2,7 @@ package decide
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -494,5 +495,15 @@ func TestWhatWasRunStaysWhileAProblemStands(t *testing.T) {
 		if got := Decide(in); len(got) != 1 || got[0].Verb != Delete {
 			t.Errorf("%q without a problem: %+v", run, got)
 		}
+	}
+}
+
+// TestWhatIsWaitedForSaysWhatToDo: an object that a finalizer holds is waited for without an end, and only who has set it can mend that.
+func TestWhatIsWaitedForSaysWhatToDo(t *testing.T) {
+	item, th := scene(t, configMaps, nil)
+	th.terminating = true
+	item.Observed = th.observed(configMaps, item.Key)
+	if a := decideOne(item); !strings.Contains(a.Detail, item.Key.String()+" to be gone") || !strings.Contains(a.Detail, "finalizers") {
+		t.Errorf("it waits for %q", a.Detail)
 	}
 }
