@@ -174,11 +174,8 @@ func compareText(a, b string) int {
 
 // bounded says whether the work was bounded: no request too often within a second, and not too many writes (O8).
 func (r *run) bounded(ref *reference) []Finding {
-	var out []Finding
 	all := r.journal.since(func(e entry) bool { return !e.event() && e.Resource != "" })
-	if p, n := busiest(all); n > maxPerSecond*r.leaders() {
-		out = append(out, Finding{Oracle: "O8", Text: fmt.Sprintf("%s was asked for %d times within a second", p, n)})
-	}
+	out := r.rushed(all)
 	writes := 0
 	for _, e := range all {
 		if e.counted() && !e.lostRace() {
@@ -190,4 +187,12 @@ func (r *run) bounded(ref *reference) []Finding {
 			"%d writes; the reference has %d, and with %d faults at most %d are due", writes, ref.attempts, r.injected(), limit)})
 	}
 	return out
+}
+
+// rushed says which request was sent too often within a second.
+func (r *run) rushed(entries []entry) []Finding {
+	if p, n := busiest(entries); n > maxPerSecond*r.leaders() {
+		return []Finding{{Oracle: "O8", Text: fmt.Sprintf("%s was asked for %d times within a second", p, n)}}
+	}
+	return nil
 }

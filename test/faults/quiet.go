@@ -69,70 +69,6 @@ func (r *run) spoken(c *cause) []Finding {
 	return nil
 }
 
-// says says why a custom resource does not report the cause, by the name of the child and a word for the cause.
-func (r *run) says(c *cause) error {
-	t := r.plan.Standing
-	for _, cr := range r.history.all(r.kind.Resource) {
-		kind, want := "Ready", "False"
-		if c.condition != "" {
-			kind, want = c.condition, "True"
-		}
-		said := conditionOf(cr, kind)
-		message := fmt.Sprint(said["message"])
-		if c.on != onChild || c.name == Foreign && r.kind.yields(t.Resource, t.Name) {
-			return r.tells(c, cr)
-		}
-		switch {
-		case said == nil || said["status"] != want:
-			return fmt.Errorf("%s is %v", kind, said)
-		case !r.names(message, c) || !c.says.MatchString(message):
-			return fmt.Errorf("%s says %q, without the name %s or the cause %s", kind, message, t.Name, c.says)
-		case strings.Contains(message, "lost its label"):
-			return fmt.Errorf("%s says of an object that was never ours that it lost its labels: %q", kind, message)
-		}
-		return nil
-	}
-	return fmt.Errorf("there is no %s", r.kind.GVK.Kind)
-}
-
-func (k *Kind) yields(resource, name string) bool {
-	return k.Yields != nil && k.Yields.MatchString(resource+"/"+name)
-}
-
-// tells says why a custom resource does not report a cause that may let it be Ready. It is then a warning, an object that is left out, or
-// a condition of its own.
-func (r *run) tells(c *cause, cr *unstructured.Unstructured) error {
-	var texts []string
-	for _, field := range []string{"skipped", "warnings"} {
-		some, _, _ := unstructured.NestedStringSlice(cr.Object, "status", field)
-		texts = append(texts, some...)
-	}
-	for _, kind := range []string{"Ready", "ModelsAvailable"} {
-		if said := conditionOf(cr, kind); said != nil && said["status"] != "True" {
-			texts = append(texts, fmt.Sprint(said["message"]))
-		}
-	}
-	if slices.ContainsFunc(texts, func(text string) bool { return c.says.MatchString(text) && r.names(text, c) }) {
-		return nil
-	}
-	return fmt.Errorf("the status says %q, without the name %s or the cause %s", texts, r.plan.Standing.Name, c.says)
-}
-
-// names says that a message names the child. A quota concerns every child of the resource, of which one is reported.
-func (r *run) names(message string, c *cause) bool {
-	t := r.plan.Standing
-	if r.workload.Plain || c.name == ServerSlow {
-		return true // A Tfserv has but its own servers, and what is being fetched is not known to fail.
-	}
-	if c.name == APIRemoved {
-		return strings.Contains(message, r.world.Namespace+"/") // One of the children of the resource is reported.
-	}
-	if c.name == Quota {
-		return strings.Contains(message, "count/"+t.Resource+"=") || strings.Contains(message, "the answer itself is left out")
-	}
-	return strings.Contains(message, strings.ReplaceAll(t.Name, "NS", r.world.Namespace))
-}
-
 // watched lets the cause stand, and then watches what the operator does for a while.
 func (r *run) watched(c *cause, began time.Time) []Finding {
 	// What else is brought up is reported, too, as long as it changes.
@@ -315,18 +251,25 @@ func (r *run) goroutines() int {
 	return n
 }
 
-// sparesPods says which pod of a child is gone that ran before the cause stood, but for those of a child that was deleted itself.
+// sparesPods says which pod of a child is gone that ran before the cause stood, but for those of the affected child if it is another object
+// now: whoever deleted it deleted its pods.
 func (r *run) sparesPods(before state) []Finding {
 	now, err := r.childState()
 	if err != nil {
 		return []Finding{{Oracle: "H", Text: err.Error()}}
+	}
+	t := r.plan.Standing
+	subject, replaced := t.Resource+"/"+t.Name, true
+	if u := r.child(&Drift{Resource: t.Resource, Name: t.Name}); u != nil {
+		// By its name: somebody may have taken MLKeeper's label out.
+		replaced = string(u.GetUID()) != before.uids[subject]
 	}
 	var out []Finding
 	for uid, of := range before.pods {
 		deployment := "deployments.apps/" + of[:max(strings.LastIndex(of, "-"), 0)]
 		_, there := now.pods[uid]
 		_, child := before.uids[deployment]
-		if child && !there && deployment != r.plan.Standing.Resource+"/"+r.plan.Standing.Name {
+		if child && !there && (deployment != subject || !replaced) {
 			out = append(out, Finding{Oracle: "O7", Text: "a pod of " + of + " did not survive the cause"})
 		}
 	}
@@ -334,7 +277,7 @@ func (r *run) sparesPods(before state) []Finding {
 }
 
 // recovered ends the cause, waits until the custom resource is Ready again, and counts the writes.
-func (r *run) recovered(ref *reference, c *cause, before state, began time.Time, end func() error) []Finding {
+func (r *run) recovered(ref *reference, c *cause, before state, began time.Time, within time.Duration, end func() error) []Finding {
 	r.note("cause: %s ends", c.name)
 	ended := time.Now()
 	// The next attempt may be as far away as the cause stood, and a quarter.
@@ -344,6 +287,7 @@ func (r *run) recovered(ref *reference, c *cause, before state, began time.Time,
 	if err := end(); err != nil {
 		return []Finding{{Oracle: "H", Text: "end the cause: " + err.Error()}}
 	}
+	over := time.Now()
 	if c.asks {
 		for _, cr := range r.history.all(r.kind.Resource) {
 			if err := r.ask(cr); err != nil {
@@ -352,7 +296,7 @@ func (r *run) recovered(ref *reference, c *cause, before state, began time.Time,
 		}
 	}
 	if c.condition != "" {
-		return nil // The field stays ceded, and Ready was never False for it.
+		r.sparesCeded(c.condition) // The field stays ceded.
 	}
 	if c.on == onAPI {
 		defer r.suite.recorder.relist(r.ctx, r.plan.Standing.Resource)()
@@ -362,12 +306,13 @@ func (r *run) recovered(ref *reference, c *cause, before state, began time.Time,
 	if err != nil {
 		return append(out, Finding{Oracle: "H", Text: err.Error()})
 	}
-	return append(out, r.needed(before, now, ended)...)
+	out = append(out, r.noticed(over, within)...)
+	return append(out, r.needed(c, before, now, ended)...)
 }
 
 // needed says which child was written without need when the cause had ended: an affected one is the child itself, one that is
-// rendered otherwise, and one that is another object.
-func (r *run) needed(before, now state, ended time.Time) []Finding {
+// rendered otherwise, and one that is another object. A field that is ceded is left to the other writer.
+func (r *run) needed(c *cause, before, now state, ended time.Time) []Finding {
 	writes := map[string]int{}
 	for _, e := range r.changing(ended, func(entry) bool { return true }) {
 		writes[objectOf(e.Point)]++
@@ -378,9 +323,7 @@ func (r *run) needed(before, now state, ended time.Time) []Finding {
 		if _, known := before.uids[key]; !known && r.plan.Standing.Early {
 			limit = 1 // A wire is made when the custom resource is Ready.
 		}
-		child := key == r.plan.Standing.Resource+"/"+r.plan.Standing.Name ||
-			r.plan.Standing.changesAPI() && strings.HasPrefix(key, r.plan.Standing.Resource+"/")
-		if child || before.hashes[key] != now.hashes[key] || before.uids[key] != now.uids[key] {
+		if r.affects(key) && c.condition == "" || before.hashes[key] != now.hashes[key] || before.uids[key] != now.uids[key] {
 			limit = 2 // It is created, and MLKeeper's managedFields are migrated with the first apply.
 		}
 		if n > limit {

@@ -155,8 +155,17 @@ func (r *run) stand(ref *reference) (findings []Finding, missed bool) {
 	}
 	findings = append(findings, r.spoken(c)...)
 	findings = append(findings, r.sparesPods(before)...)
-	findings = append(findings, r.recovered(ref, c, before, began, end)...)
+	findings = append(findings, r.overdone(ref, c, began)...)
+	if t.Early {
+		// What was made while the cause stood is due no second time.
+		if before, err = r.childState(); err != nil {
+			findings = append(findings, Finding{Oracle: "H", Text: err.Error()})
+		}
+	}
+	findings = append(findings, r.recovered(ref, c, before, began, r.promptness(other), end)...)
+	findings = append(findings, r.remade(ref)...)
 	findings = append(findings, r.absolute()...)
+	findings = append(findings, r.honest(&reference{})...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append(findings, r.failures...), false

@@ -136,3 +136,15 @@ func Leaked(timeout time.Duration) []string {
 		time.Sleep(50 * time.Millisecond)
 	}
 }
+
+// answered says why the last request of a user for a reconcile is not answered yet.
+func answered(cr *unstructured.Unstructured) error {
+	if cr == nil {
+		return errors.New("there is no custom resource")
+	}
+	handled, _, _ := unstructured.NestedString(cr.Object, "status", "lastHandledReconcileAt")
+	if asked := cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; handled != asked {
+		return fmt.Errorf("%s was handled last, not %s", handled, asked)
+	}
+	return nil
+}

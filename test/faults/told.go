@@ -1,0 +1,154 @@
+package faults
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// telling is how a status tells of a cause, beside the words for it: by a reason that programs can match, and with what is to be done.
+type telling struct {
+	// reason matches the reason of the condition; warnings have none.
+	reason *regexp.Regexp
+	// remedy matches what the message says to do. It is nil where a user can do nothing but wait.
+	remedy *regexp.Regexp
+}
+
+// tellings are those of every cause. The expressions match whole reasons, and words that stand in no name of a child.
+var tellings = map[Cause]telling{
+	Foreign:       tells(`ResourceConflict|NotHandedOver`, `rename or delete that object|hand it over|delete the ConfigMap`),
+	ForeignMarked: tells(`ResourceConflict|NotHandedOver`, `rename or delete that object|hand it over|delete the ConfigMap`),
+	Quota:         tells(`QuotaExceeded`, `raise the ResourceQuota of namespace`),
+	Policy:        tells(`AdmissionDenied`, `change what the policy objects to`),
+	WebhookDown:   tells(`WebhookUnavailable`, `repair the server of the webhook "down\.faults\.test"`),
+	Forbidden:     tells(`Forbidden`, `grant the right`),
+	Immutable:     tells(`ImmutableField`, `undo the change, or delete the object`),
+	Invalid:       tells(`Invalid`, `correct the field`),
+	Terminating:   tells(`NamespaceTerminating`, `create the resource again in another namespace`),
+	Held:          tells(`Progressing`, `finalizers`),
+	Retaken:       tells(`FieldOwnershipCeded`, `remove one of the two declarations`),
+	Reverted:      tells(`FieldOwnershipCeded`, `remove one of the two declarations`),
+	Removed:       tells(`RepairBackOff`, `find out who changes it`),
+	Unmarked:      tells(`RepairBackOff`, `find out who changes it`),
+	Emptied:       tells(`RepairBackOff`, `find out who changes it`),
+	Deleted:       tells(`RecreationBackOff`, `find out who deletes it`),
+	APIRemoved:    tells(`Progressing`, `install what provides it`),
+	// The field is named, and whether it is missed only a user knows.
+	FieldRemoved:  tells(`Ready`, ``),
+	TypeChanged:   tells(`Invalid`, `correct the field`),
+	FieldRequired: tells(`Invalid`, `correct the field`),
+	// The model servers in pods are the user's, who has their logs.
+	ServerHangs:     tells(`Unreachable|EndpointUnreachable`, `growing pauses|REST endpoint`),
+	ServerLate:      tells(`Unreachable|EndpointUnreachable`, `growing pauses|REST endpoint`),
+	ServerSlow:      tells(`Fetching|Unreachable|ModelsUnavailable`, ``),
+	ServerGarbage:   tells(`ArchiveInvalid|ModelsUnavailable`, ``),
+	ServerUntrusted: tells(`Unreachable`, `add the CA that signed`),
+	ServerRedirects: tells(`RedirectRefused|ModelsUnavailable`, `use the URL that it redirects to|answered 302`),
+}
+
+// tells makes a telling of expressions.
+func tells(reason, remedy string) telling {
+	out := telling{reason: regexp.MustCompile(`^(` + reason + `)$`)}
+	if remedy != "" {
+		out.remedy = regexp.MustCompile(remedy)
+	}
+	return out
+}
+
+// skipped is where objects are named that are left out, about which nothing is to be done.
+const skipped = "skipped"
+
+// statement is one thing that a status says: with a condition, or in a list of texts.
+type statement struct{ place, reason, message string }
+
+// String prints the statement.
+func (s statement) String() string { return fmt.Sprintf("%s %s: %q", s.place, s.reason, s.message) }
+
+// says says why a custom resource does not report the cause: with a reason, the name of the child, a word for the cause and a remedy.
+func (r *run) says(c *cause) error {
+	for _, cr := range r.history.all(r.kind.Resource) {
+		var faults []string
+		for _, s := range r.statements(c, cr) {
+			fault := r.fault(c, s)
+			if fault == "" {
+				return nil
+			}
+			faults = append(faults, s.String()+" "+fault)
+		}
+		return fmt.Errorf("the status does not report %s of %s: [%s]", c.name, r.plan.Standing.Name, strings.Join(faults, "; "))
+	}
+	return fmt.Errorf("there is no %s", r.kind.GVK.Kind)
+}
+
+// statements are what a status says of a cause. What concerns one child is told by one condition. What may let the custom resource be
+// Ready is told by a warning, an object that is left out, or a condition of its own, too.
+func (r *run) statements(c *cause, cr *unstructured.Unstructured) (out []statement) {
+	t := r.plan.Standing
+	add := func(condition, status string) {
+		if said := conditionOf(cr, condition); said != nil && said["status"] == status {
+			out = append(out, statement{condition, fmt.Sprint(said["reason"]), fmt.Sprint(said["message"])})
+		}
+	}
+	if c.condition != "" {
+		add(c.condition, "True")
+		return out
+	}
+	add("Ready", "False")
+	if c.on == onChild && (c.name != Foreign && c.name != ForeignMarked || !r.kind.yields(t.Resource, t.Name)) {
+		return out
+	}
+	add("ModelsAvailable", "False")
+	add("ModelsAvailable", "Unknown")
+	for _, field := range []string{skipped, "warnings"} {
+		texts, _, _ := unstructured.NestedStringSlice(cr.Object, "status", field)
+		for _, text := range texts {
+			out = append(out, statement{place: field, message: text})
+		}
+	}
+	return out
+}
+
+// fault is what a statement lacks to report the cause; empty where it reports it.
+func (r *run) fault(c *cause, s statement) string {
+	how := tellings[c.name]
+	switch {
+	case !c.says.MatchString(s.message):
+		return fmt.Sprintf("does not say %s", c.says)
+	case !r.names(s, c):
+		return "does not name the child"
+	case s.reason != "" && !how.reason.MatchString(s.reason):
+		return fmt.Sprintf("has another reason than %s", how.reason)
+	case s.place != skipped && how.remedy != nil && !how.remedy.MatchString(s.message):
+		return fmt.Sprintf("has no remedy such as %s", how.remedy)
+	}
+	return ""
+}
+
+func (k *Kind) yields(resource, name string) bool {
+	return k.Yields != nil && k.Yields.MatchString(resource+"/"+name)
+}
+
+// names says that a statement names the child. Of several children of one resource that a quota or an API concerns, one is reported.
+func (r *run) names(s statement, c *cause) bool {
+	t := r.plan.Standing
+	switch {
+	case r.workload.Plain:
+		return s.place == "ModelsAvailable" // A Tfserv has but its own servers.
+	case c.name == ServerSlow && s.reason == "Fetching":
+		return true // What is being fetched is not known to fail.
+	case c.name == APIRemoved:
+		_, group, _ := strings.Cut(t.Resource, ".")
+		return strings.Contains(s.message, r.world.Namespace+"/") && strings.Contains(s.message, group+"/")
+	case c.name == Quota:
+		return strings.Contains(s.message, "count/"+t.Resource+"=") ||
+			t.Resource == "secrets" && strings.Contains(s.message, "Secret "+r.world.Namespace+"/")
+	}
+	return wholeName(strings.ReplaceAll(t.Name, "NS", r.world.Namespace)).MatchString(s.message)
+}
+
+// wholeName matches a name that is no part of another one.
+func wholeName(name string) *regexp.Regexp {
+	return regexp.MustCompile(`(^|[^a-z0-9.-])` + regexp.QuoteMeta(name) + `($|[^a-z0-9-])`)
+}
