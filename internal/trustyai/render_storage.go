@@ -95,7 +95,8 @@ func (r *scene) checkShared() bool {
 	return false
 }
 
-// size is the size to ask for. A claim cannot shrink: a smaller size is a problem, and the claim stays as it is.
+// size is the size to ask for. A claim cannot shrink: a smaller size is a problem, and the claim stays as it is. That of a claim of somebody
+// else, which is reported, is not for ours.
 func (r *scene) size() (resource.Quantity, bool) {
 	const field = "spec.storage.size"
 	text := r.cr.Spec.Storage.Size
@@ -113,7 +114,7 @@ func (r *scene) size() (resource.Quantity, bool) {
 	case err != nil || want.Sign() <= 0:
 		r.problem(plan.Terminal, "InvalidSize", field, quote(text), "is not a positive quantity", "set a quantity such as 1Gi")
 		return held, known
-	case known && want.Cmp(held) < 0:
+	case known && r.facts.Claim.Ours && want.Cmp(held) < 0:
 		r.problem(plan.Terminal, "SizeDecreased", field, text,
 			fmt.Sprintf("is less than the %s that the claim %s has, and a claim cannot shrink", held.String(), r.names.pvc),
 			fmt.Sprintf("set the size to %s or more", held.String()))

@@ -264,6 +264,20 @@ func Test_Problems(t *testing.T) {
 	}
 }
 
+// Test_TheSizeOfAnothersClaimIsNotOurs: the claim that MLKeeper makes when the other one has gone could never shrink to what was asked for.
+func Test_TheSizeOfAnothersClaimIsNotOurs(t *testing.T) {
+	cr := custom(t, upstreamSpec)
+	for _, ours := range []bool{false, true} {
+		facts, _ := gatherAndRender(t, newCluster(), cr)
+		facts.Claim = &Claim{UID: "c", Size: "2Gi", Ours: ours}
+		p := testSystem().Render(cr, facts)
+		size, _, _ := unstructured.NestedString(mustFind(t, p, "PersistentVolumeClaim", "tas-pvc").Object, "spec", "resources", "requests", "storage")
+		if told := reasons(p) == "Terminal SizeDecreased"; told != ours || size != map[bool]string{false: "1Gi", true: "2Gi"}[ours] {
+			t.Errorf("ours %t: it asks for %s: %v", ours, size, p.Problems)
+		}
+	}
+}
+
 func Test_SizeIsNeverDecreased(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	_, p := gatherAndRender(t, c, cr)
