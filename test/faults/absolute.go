@@ -66,7 +66,8 @@ func (r *run) claims(events []Event, complain func(format string, args ...any)) 
 		return
 	}
 	for _, e := range events {
-		if e.Resource == "persistentvolumeclaims" && (e.Type == watch.Deleted || e.Object.GetDeletionTimestamp() != nil) {
+		// That nobody deletes what is of others is asked of every object.
+		if e.Resource == "persistentvolumeclaims" && e.Object.GetLabels()[foreignLabel] == "" && (e.Type == watch.Deleted || e.Object.GetDeletionTimestamp() != nil) {
 			complain("%s was deleted", r.key(e))
 		}
 	}
@@ -142,7 +143,7 @@ func writtenByUs(u *unstructured.Unstructured) bool {
 func (r *run) declared(events []Event, complain func(format string, args ...any)) {
 	for _, e := range events {
 		key := r.key(e)
-		if e.Object.GetLabels()[keeper.ControllerLabel] != "" && !strings.HasPrefix(key, inventories+"/") && !r.kind.Makes.MatchString(key) {
+		if e.Object.GetLabels()[keeper.ControllerLabel] != "" && !strings.HasPrefix(key, inventories+"/") && r.kind.makes(key) == nil {
 			complain("%s was made, which no %s has by its documentation", key, r.kind.GVK.Kind)
 		}
 	}

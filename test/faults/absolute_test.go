@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"testing"
 
@@ -30,7 +29,7 @@ func thing(uid, controller string) *unstructured.Unstructured {
 // runOf is a run of a kind that makes things.
 func runOf(w *Workload, races []race) *run {
 	return &run{
-		kind:     &Kind{Resource: "keepers", GVK: schema.GroupVersionKind{Kind: "Keeper"}, Makes: regexp.MustCompile(`^things/`)},
+		kind:     &Kind{Resource: "keepers", GVK: schema.GroupVersionKind{Kind: "Keeper"}, Makes: making(`things/.*`)},
 		workload: w, world: &World{Namespace: "faults-aaaaaaaa"}, journal: &journal{}, history: &history{}, races: races,
 	}
 }
@@ -80,6 +79,10 @@ func TestClaimsStayUnlessTheWorkloadSaysSo(t *testing.T) {
 		expect(t, absolutely(&Workload{}, nil, e), "O7: persistentvolumeclaims/claim was deleted")
 		expect(t, absolutely(&Workload{LosesClaims: true}, nil, e))
 	}
+	theirs := thing("claim", "")
+	theirs.SetLabels(map[string]string{foreignLabel: "true"})
+	expect(t, absolutely(&Workload{}, nil, Event{Type: watch.Deleted, Resource: "persistentvolumeclaims", Object: theirs}),
+		"O7: persistentvolumeclaims/claim belongs to others and was deleted")
 }
 
 func TestWhatSomebodyElseWroteSurvives(t *testing.T) {

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -136,18 +137,51 @@ func storageVersion(definition *unstructured.Unstructured) string {
 	return ""
 }
 
+// alteration changes what declares a field, by its name and with the value that the child has there; it says whether it did.
+type alteration func(parent map[string]any, name string, value any) bool
+
+// withoutField takes the declaration of the field out.
+func withoutField(parent map[string]any, name string, _ any) bool {
+	properties, _ := parent["properties"].(map[string]any)
+	if _, declared := properties[name]; !declared || parent["x-kubernetes-preserve-unknown-fields"] == true {
+		return false
+	}
+	delete(properties, name)
+	required, _ := parent["required"].([]any)
+	parent["required"] = slices.DeleteFunc(required, func(field any) bool { return field == name })
+	return true
+}
+
+// ofAnotherType gives the field another type.
+func ofAnotherType(parent map[string]any, name string, value any) bool {
+	properties, _ := parent["properties"].(map[string]any)
+	if _, declared := properties[name]; !declared {
+		return false
+	}
+	other := "string"
+	if _, text := value.(string); text {
+		other = "integer"
+	}
+	properties[name] = map[string]any{"type": other}
+	return true
+}
+
+// requiring requires a field beside it that the child does not have.
+func requiring(parent map[string]any, _ string, _ any) bool {
+	properties, ok := parent["properties"].(map[string]any)
+	if !ok {
+		return false
+	}
+	const field = "requiredByFaults"
+	properties[field] = map[string]any{"type": "string"}
+	required, _ := parent["required"].([]any)
+	parent["required"] = append(required, field)
+	return true
+}
+
 // removeField replaces the definition by one without a field of the child, and has the child created again.
 func (r *run) removeField(u *unstructured.Unstructured) (func() error, error) {
-	end, at, err := r.alter(u, func(parent map[string]any, name string, _ any) bool {
-		properties, _ := parent["properties"].(map[string]any)
-		if _, declared := properties[name]; !declared || parent["x-kubernetes-preserve-unknown-fields"] == true {
-			return false
-		}
-		delete(properties, name)
-		required, _ := parent["required"].([]any)
-		parent["required"] = slices.DeleteFunc(required, func(field any) bool { return field == name })
-		return true
-	})
+	end, at, err := r.alter(u, withoutField)
 	if err != nil {
 		return end, err
 	}
@@ -169,37 +203,16 @@ func (r *run) removeField(u *unstructured.Unstructured) (func() error, error) {
 
 // changeType replaces the definition by one in which a field of the child has another type, and has the child created again.
 func (r *run) changeType(u *unstructured.Unstructured) (func() error, error) {
-	return r.alterAndProvoke(u, func(parent map[string]any, name string, value any) bool {
-		properties, _ := parent["properties"].(map[string]any)
-		if _, declared := properties[name]; !declared {
-			return false
-		}
-		other := "string"
-		if _, text := value.(string); text {
-			other = "integer"
-		}
-		properties[name] = map[string]any{"type": other}
-		return true
-	})
+	return r.alterAndProvoke(u, ofAnotherType)
 }
 
 // requireField replaces the definition by one that requires a field which the child does not have, and has the child created again.
 func (r *run) requireField(u *unstructured.Unstructured) (func() error, error) {
-	return r.alterAndProvoke(u, func(parent map[string]any, _ string, _ any) bool {
-		properties, ok := parent["properties"].(map[string]any)
-		if !ok {
-			return false
-		}
-		const field = "requiredByFaults"
-		properties[field] = map[string]any{"type": "string"}
-		required, _ := parent["required"].([]any)
-		parent["required"] = append(required, field)
-		return true
-	})
+	return r.alterAndProvoke(u, requiring)
 }
 
 // alterAndProvoke alters the definition, waits until the child is refused, and has the operator create it again.
-func (r *run) alterAndProvoke(u *unstructured.Unstructured, alter func(parent map[string]any, name string, value any) bool) (func() error, error) {
+func (r *run) alterAndProvoke(u *unstructured.Unstructured, alter alteration) (func() error, error) {
 	end, _, err := r.alter(u, alter)
 	if err != nil {
 		return end, err
@@ -222,12 +235,32 @@ func (r *run) alterAndProvoke(u *unstructured.Unstructured, alter func(parent ma
 
 // alter changes the schema of one field of the child, the first for which the API server takes it. It returns what puts the schema
 // back, and the field.
-func (r *run) alter(u *unstructured.Unstructured, alter func(parent map[string]any, name string, value any) bool) (end func() error, at string, err error) {
-	was, err := r.suite.definition(r.plan.Standing.Resource)
+func (r *run) alter(u *unstructured.Unstructured, alter alteration) (end func() error, at string, err error) {
+	r.suite.recorder.tolerate(r.plan.Standing.Resource)
+	was, at, err := r.suite.alter(r.suite.cluster.Client, r.plan.Standing.Resource, u, alter)
+	if err != nil || was == nil {
+		return nil, "", cmp.Or(err, errNoDrift)
+	}
+	r.note("the schema of %s is another", at)
+	return func() error { return r.putBack(was) }, at, nil
+}
+
+// alterable says that a cause needs no field of a child that comes from a definition, or finds one whose schema can be altered.
+func (s *Suite) alterable(c *cause, resource string, u *unstructured.Unstructured) bool {
+	if c.alter == nil {
+		return true
+	}
+	was, _, err := s.alter(client.NewDryRunClient(s.cluster.Client), resource, u, c.alter)
+	return err == nil && was != nil
+}
+
+// alter changes the schema of the first managed field of an object for which the API server takes it, by a client. It returns the definition
+// as it was, and the field; nil where there is no such field.
+func (s *Suite) alter(by client.Client, resource string, u *unstructured.Unstructured, alter alteration) (*unstructured.Unstructured, string, error) {
+	was, err := s.definition(resource)
 	if err != nil {
 		return nil, "", err
 	}
-	r.suite.recorder.tolerate(r.plan.Standing.Resource)
 	for _, f := range managed(u) {
 		if !strings.HasPrefix(f.pointer, "/spec/") {
 			continue
@@ -237,14 +270,13 @@ func (r *run) alter(u *unstructured.Unstructured, alter func(parent map[string]a
 		if parent == nil || !alter(parent, name, f.value) {
 			continue
 		}
-		err := r.suite.cluster.Client.Update(r.ctx, changed)
-		if apierrors.IsInvalid(err) {
-			continue
+		if err := by.Update(s.ctx, changed); err == nil {
+			return was, f.pointer, nil
+		} else if !apierrors.IsInvalid(err) {
+			return nil, "", err
 		}
-		r.note("the schema of %s is another", f.pointer)
-		return func() error { return r.putBack(was) }, f.pointer, err
 	}
-	return nil, "", errNoDrift
+	return nil, "", nil
 }
 
 // putBack gives a definition the spec that it had.

@@ -28,7 +28,7 @@ var campaigns = []campaign{
 	{"C4", 6, 260, 0.34, (*Suite).races},
 	{"C5", 24, 0, 0.4, (*Suite).drifts},
 	{"C7", 2, 60, 0, (*Suite).leaders},
-	{"standing", 0, 0, 0.2, (*Suite).standings},
+	{"standing", 0, 0, 0.02, (*Suite).standings},
 	{misoperation, 10, 450, 0.1, (*Suite).misoperations},
 }
 

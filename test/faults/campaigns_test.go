@@ -42,13 +42,17 @@ func init() {
 
 // TestMain makes room for the pods of all plans that run at once, and of those whose namespaces are about to go.
 func TestMain(m *testing.M) {
-	cluster.Main(m, fixture.CRDs(), cluster.WithFlags("--node-size=cpu=16,memory=64Gi,pods=1000"))
+	// Every kind of child is served that needs no controller to be of use, so that every child can be made.
+	cluster.Main(m, fixture.CRDs(), cluster.WithCRDs("gateway", "keda", "istio", "knative"), cluster.WithFlags("--node-size=cpu=16,memory=64Gi,pods=1000"))
 }
 
 // kinds are all kinds that are tested; one joins here.
 func kinds() []*Kind {
 	return []*Kind{trustyAI(), tfserv(), kfDef(), compositionElement(), seldonOperator()}
 }
+
+// known are the references that tests have learned. They are the same for all.
+var known = map[string]*learned{}
 
 func newSuite(t *testing.T) *Suite {
 	t.Helper()
@@ -78,6 +82,7 @@ func newSuite(t *testing.T) *Suite {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.refs = known
 	return s
 }
 

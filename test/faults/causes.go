@@ -36,9 +36,11 @@ type cause struct {
 	on   subject
 	// early says that it can stand before the child exists, too.
 	early bool
-	// late matches the resources whose children it cannot stand on early, since a user creates objects of them, too.
+	// late matches the resources whose children it cannot stand on early, since a user creates objects of them, too; nil for none.
 	late *regexp.Regexp
-	// but matches the resources whose children it cannot stand on.
+	// unborn matches the resources whose children it can stand on only early, since they would lose their data otherwise; nil for none.
+	unborn *regexp.Regexp
+	// but matches the resources whose children it cannot stand on; nil for none.
 	but *regexp.Regexp
 	// only matches those whose children it can stand on; nil for all.
 	only *regexp.Regexp
@@ -50,6 +52,8 @@ type cause struct {
 	condition string
 	// labelled says that the child needs a label that another client can take without any other effect.
 	labelled bool
+	// alter changes the schema of a field of the child; nil where no field is needed.
+	alter alteration
 	// asks says that the operator waits for a user when the cause ends.
 	asks bool
 	// fight is how often the operator may write the child before it yields or pauses: a field is taken back three times, and the
@@ -60,38 +64,45 @@ type cause struct {
 }
 
 var (
+	// claims lose their data with their end.
 	claims = regexp.MustCompile(`^persistentvolumeclaims$`)
-	// spread matches the resources that no namespace has, and those whose use a quota learns of late.
-	spread = regexp.MustCompile(`^(persistentvolumeclaims|.*\.(rbac\.authorization|admissionregistration)\.k8s\.io|inferenceservices\..*|` +
-		`routes\..*|servicemonitors\..*)$`)
-	// uncalled matches what no webhook is asked of, besides claims (k8s.io/apiserver, IsExemptAdmissionConfigurationResource).
-	uncalled = regexp.MustCompile(`^(persistentvolumeclaims|.*configurations\.admissionregistration\.k8s\.io)$`)
-	inputs   = regexp.MustCompile(`^(configmaps|secrets)$`)
-	none     = regexp.MustCompile(`^$`)
+	// spread matches the resources that no namespace has, which a quota does not count.
+	spread = regexp.MustCompile(`^.*\.(rbac\.authorization|admissionregistration)\.k8s\.io$`)
+	// uncalled matches what the API server asks no webhook of, which could not be taken away any more (k8s.io/apiserver,
+	// pkg/admission/plugin/webhook/predicates/rules, IsExemptAdmissionConfigurationResource).
+	uncalled = regexp.MustCompile(`^.*configurations\.admissionregistration\.k8s\.io$`)
+	// inputs are the resources with data.
+	inputs = regexp.MustCompile(`^(configmaps|secrets)$`)
 )
 
 // causes are all that stand on children.
 var causes = []cause{
-	{name: Foreign, early: true, but: claims, begin: (*run).replaceByForeign, says: regexp.MustCompile(`belongs to nobody|nothing on it says that it is this|is not MLKeeper's`)},
-	{name: ForeignMarked, but: claims, begin: (*run).replaceByMarked, says: regexp.MustCompile(`belongs to (ConfigMap|ClusterRole) owner-of-`)},
-	{name: Quota, early: true, late: inputs, but: spread, begin: (*run).setQuota, says: regexp.MustCompile(`(?i)quota`)},
-	{name: Policy, early: true, but: claims, begin: (*run).denyByPolicy, says: regexp.MustCompile(`(?i)policy`)},
+	{
+		name: Foreign, early: true, unborn: claims, begin: (*run).replaceByForeign,
+		says: regexp.MustCompile(`belongs to nobody|nothing on it says that it is this|is not MLKeeper's`),
+	},
+	{name: ForeignMarked, early: true, unborn: claims, begin: (*run).replaceByMarked, says: regexp.MustCompile(`belongs to (ConfigMap|ClusterRole) owner-of-`)},
+	// A quota is met by a creation alone.
+	{name: Quota, early: true, late: inputs, unborn: claims, but: spread, begin: (*run).setQuota, says: regexp.MustCompile(`(?i)quota`)},
+	{name: Policy, early: true, begin: (*run).denyByPolicy, says: regexp.MustCompile(`(?i)policy`)},
 	{name: WebhookDown, early: true, but: uncalled, begin: (*run).addWebhook, says: regexp.MustCompile(`(?i)webhook`)},
-	{name: Forbidden, but: none, begin: (*run).forbid, says: regexp.MustCompile(`(?i)forbidden`)},
-	{name: Immutable, but: none, begin: (*run).refuseAsImmutable, says: regexp.MustCompile(`cannot be changed`), asks: true},
-	{name: Invalid, but: none, begin: (*run).refuseAsInvalid, says: regexp.MustCompile(`refuses`), asks: true},
-	{name: Terminating, but: none, begin: (*run).refuseAsTerminating, says: regexp.MustCompile(`namespace is being deleted`)},
+	{name: Forbidden, early: true, begin: (*run).forbid, says: regexp.MustCompile(`(?i)forbidden`)},
+	// What is not there yet has no field that cannot be changed.
+	{name: Immutable, begin: (*run).refuseAsImmutable, says: regexp.MustCompile(`cannot be changed`), asks: true},
+	{name: Invalid, early: true, begin: (*run).refuseAsInvalid, says: regexp.MustCompile(`refuses`), asks: true},
+	{name: Terminating, early: true, begin: (*run).refuseAsTerminating, says: regexp.MustCompile(`namespace is being deleted`)},
+	// The causes from here on need a child that is there. A claim that somebody deletes has lost its data, whatever MLKeeper does.
 	{name: Held, but: claims, begin: (*run).hold, says: regexp.MustCompile(`(?i)to be gone|being deleted|finalizer`)},
-	{name: Retaken, but: none, begin: (*run).retake, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", labelled: true, fight: 4},
-	{name: Reverted, but: none, begin: (*run).revert, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", labelled: true, fight: 4},
-	{name: Removed, but: none, begin: (*run).keepRemoving, says: regexp.MustCompile(`is changed back by somebody`), labelled: true, fight: 6, endless: true},
-	{name: Unmarked, but: none, begin: (*run).keepUnmarking, says: regexp.MustCompile(`is changed back by somebody`), fight: 6, endless: true},
-	{name: Emptied, only: inputs, but: none, begin: (*run).keepEmptying, says: regexp.MustCompile(`is changed back by somebody`), fight: 6, endless: true},
+	{name: Retaken, begin: (*run).retake, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", labelled: true, fight: 4},
+	{name: Reverted, begin: (*run).revert, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", labelled: true, fight: 4},
+	{name: Removed, begin: (*run).keepRemoving, says: regexp.MustCompile(`is changed back by somebody`), labelled: true, fight: 6, endless: true},
+	{name: Unmarked, begin: (*run).keepUnmarking, says: regexp.MustCompile(`is changed back by somebody`), fight: 6, endless: true},
+	{name: Emptied, only: inputs, begin: (*run).keepEmptying, says: regexp.MustCompile(`is changed back by somebody`), fight: 6, endless: true},
 	{name: Deleted, but: claims, begin: (*run).keepDeleting, says: regexp.MustCompile(`is deleted by somebody`), fight: 5, endless: true},
-	{name: APIRemoved, on: onAPI, early: true, but: none, begin: (*run).removeAPI, says: regexp.MustCompile(`is not served`)},
-	{name: FieldRemoved, on: onAPI, but: none, begin: (*run).removeField, says: regexp.MustCompile(`does not declare this field`)},
-	{name: TypeChanged, on: onAPI, but: none, begin: (*run).changeType, says: regexp.MustCompile(`refuses`)},
-	{name: FieldRequired, on: onAPI, but: none, begin: (*run).requireField, says: regexp.MustCompile(`refuses.*requiredByFaults`)},
+	{name: APIRemoved, on: onAPI, early: true, begin: (*run).removeAPI, says: regexp.MustCompile(`is not served`)},
+	{name: FieldRemoved, on: onAPI, alter: withoutField, begin: (*run).removeField, says: regexp.MustCompile(`does not declare this field`)},
+	{name: TypeChanged, on: onAPI, alter: ofAnotherType, begin: (*run).changeType, says: regexp.MustCompile(`refuses`)},
+	{name: FieldRequired, on: onAPI, alter: requiring, begin: (*run).requireField, says: regexp.MustCompile(`refuses.*requiredByFaults`)},
 	serverCause(ServerHangs, `took too long|No model server answers`),
 	serverCause(ServerLate, `took too long|No model server answers`),
 	serverCause(ServerSlow, `being fetched|is cut|sends too slowly`),
@@ -103,7 +114,7 @@ var causes = []cause{
 // serverCause is a cause that stands on the server of a workload.
 func serverCause(how Cause, says string) cause {
 	return cause{
-		name: how, on: onServer, early: true, but: none, says: regexp.MustCompile(says),
+		name: how, on: onServer, early: true, says: regexp.MustCompile(says),
 		begin: func(r *run, _ *unstructured.Unstructured) (func() error, error) { return r.serve(how) },
 	}
 }
@@ -120,7 +131,25 @@ func causeOf(name Cause) *cause {
 
 // concerns says that the cause can stand on a child.
 func (c *cause) concerns(resource string, u *unstructured.Unstructured) bool {
-	return !c.but.MatchString(resource) && (c.only == nil || c.only.MatchString(resource)) && (!c.labelled || overwritableLabel(u) != "")
+	switch {
+	case c.but != nil && c.but.MatchString(resource), c.only != nil && !c.only.MatchString(resource):
+		return false
+	case c.labelled && overwritableLabel(u) == "":
+		return false
+	}
+	return c.name != Emptied || emptiable(u)
+}
+
+// moments are the moments at which the cause can begin: whether from the beginning.
+func (c *cause) moments(resource string) []bool {
+	var out []bool
+	if c.unborn == nil || !c.unborn.MatchString(resource) {
+		out = append(out, false)
+	}
+	if c.early && (c.late == nil || !c.late.MatchString(resource)) {
+		out = append(out, true)
+	}
+	return out
 }
 
 // nothing ends a cause that is over already.
@@ -243,8 +272,26 @@ webhooks:
 `)
 }
 
-// admission applies what refuses the child, waits until it does, and has the operator write the child.
+// admission applies what refuses the child, waits until it does, and has the operator write the child. What makes the operator write a claim
+// would be refused, too, so it comes first, and the operator hears of it last.
 func (r *run) admission(u *unstructured.Unstructured, text string) (func() error, error) {
+	if claims.MatchString(r.plan.Standing.Resource) {
+		r.pause(r.plan.Standing.Resource, true)
+		defer r.pause(r.plan.Standing.Resource, false)
+		if err := r.provoke(u); err != nil {
+			return nil, err
+		}
+		return r.refuseByAdmission(u, text)
+	}
+	end, err := r.refuseByAdmission(u, text)
+	if err != nil {
+		return nil, err
+	}
+	return end, r.provoke(u)
+}
+
+// refuseByAdmission applies what refuses the child, and waits until it does.
+func (r *run) refuseByAdmission(u *unstructured.Unstructured, text string) (func() error, error) {
 	resource, group, _ := strings.Cut(r.plan.Standing.Resource, ".")
 	rule := fmt.Sprintf(`{apiGroups: [%q], apiVersions: ["*"], resources: [%q], operations: [CREATE, UPDATE]}`, group, resource)
 	// What is being deleted must be free to go.
@@ -273,7 +320,7 @@ func (r *run) admission(u *unstructured.Unstructured, text string) (func() error
 	if err != nil {
 		return nil, errors.Join(err, end())
 	}
-	return end, r.provoke(u)
+	return end, nil
 }
 
 // probe asks the API server whether it would take a write of the child.
@@ -359,6 +406,9 @@ func (r *run) refuseAsInvalidFor(u *unstructured.Unstructured, why string) (func
 			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: `Invalid value: "x": ` + why,
 		}}},
 	})
+	if r.plan.Standing.Early {
+		return end, nil
+	}
 	return end, r.changeHash(u)
 }
 

@@ -432,6 +432,13 @@ func foreign(u *unstructured.Unstructured) *unstructured.Unstructured {
 	for _, field := range []string{"clusterIP", "clusterIPs"} {
 		unstructured.RemoveNestedField(out.Object, "spec", field)
 	}
+	if out.GetKind() == "PersistentVolumeClaim" {
+		// It asks for more than any volume has, so that it takes none away.
+		unstructured.RemoveNestedField(out.Object, "spec", "volumeName")
+		if resources, ok := out.Object["spec"].(map[string]any); ok {
+			resources["resources"] = map[string]any{"requests": map[string]any{"storage": "1Ei"}}
+		}
+	}
 	out.SetLabels(map[string]string{foreignLabel: "true"})
 	if data, ok := out.Object["data"].(map[string]any); ok && out.GetKind() == "ConfigMap" {
 		for key := range data {

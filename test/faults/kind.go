@@ -18,8 +18,8 @@ type Kind struct {
 	Resource string
 	// Controller is the kind's controller as it is released.
 	Controller harness.Register
-	// Makes matches what the kind makes by its documentation, as resource/name; a run in which more is made is wrong.
-	Makes *regexp.Regexp
+	// Makes are what the kind makes by its documentation; a run in which more is made is wrong.
+	Makes []Child
 	// Yields matches the children, as resource/name, that an object of somebody else may stand for, which status.warnings tells; nil for none.
 	Yields *regexp.Regexp
 	// Follows says of a difference from the reference that it follows from content that a plan destroyed and nobody can make again; nil for none.
@@ -32,6 +32,44 @@ type Kind struct {
 	Asks bool
 	// Bases are the custom resources whose fields the campaign misoperation changes.
 	Bases []Base
+}
+
+// Child is an object that a kind makes, or several that it makes in one way.
+type Child struct {
+	// Is matches it, as resource/name.
+	Is *regexp.Regexp
+	// Absent says why no steady workload ends with it; empty where one does.
+	Absent string
+	// Alike says that all that match differ in their names alone, so that causes stand on the first one.
+	Alike bool
+}
+
+// making are children of which each is the end of a steady workload.
+func making(patterns ...string) []Child {
+	out := make([]Child, len(patterns))
+	for i, pattern := range patterns {
+		out[i].Is = regexp.MustCompile(`^(` + pattern + `)$`)
+	}
+	return out
+}
+
+// lacking are children that no steady workload ends with, for a reason.
+func lacking(why string, patterns ...string) []Child {
+	out := making(patterns...)
+	for i := range out {
+		out[i].Absent = why
+	}
+	return out
+}
+
+// makes returns what an object is, as resource/name, of what the kind makes; nil where the kind makes no such object.
+func (k *Kind) makes(key string) *Child {
+	for i := range k.Makes {
+		if k.Makes[i].Is.MatchString(key) {
+			return &k.Makes[i]
+		}
+	}
+	return nil
 }
 
 // Workload is something that users do, with the end that it must come to whatever happens meanwhile.
@@ -53,8 +91,11 @@ type Workload struct {
 	Server string
 	// Plain says that the server is asked without TLS.
 	Plain bool
-	// Steady says that the workload ends in a state in which every child can be changed by somebody else (C5).
+	// Steady says that the workload ends in a state in which every child can be changed by somebody else (C5), and that causes stand on
+	// its children.
 	Steady bool
+	// Stands matches the children that causes stand on where another workload has the rest in the same form; nil for all.
+	Stands *regexp.Regexp
 }
 
 // Step is one thing that a user does.

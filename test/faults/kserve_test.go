@@ -3,7 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,8 +24,11 @@ var elementGVK = keeper.GroupVersion.WithKind("CompositionElement")
 // test/kserve plays.
 func compositionElement() *Kind {
 	return &Kind{
-		Makes: regexp.MustCompile(`^inferenceservices\.serving\.kserve\.io/(flowers|iris|roses)$`),
-		Name:  "compositionelement", GVK: elementGVK, Resource: elementResource, Workloads: elementWorkloads(),
+		Makes: slices.Concat(
+			making(`inferenceservices\.serving\.kserve\.io/flowers`, `inferenceservices\.serving\.kserve\.io/iris`),
+			lacking("an update brings it in the place of flowers, and it is rendered as that is", `inferenceservices\.serving\.kserve\.io/roses`),
+		),
+		Name: "compositionelement", GVK: elementGVK, Resource: elementResource, Workloads: elementWorkloads(),
 		Bases:      elementBases(),
 		Controller: harness.Controller(kserve.Definition(), kserve.New()),
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing/fstest"
@@ -21,6 +22,7 @@ import (
 	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
 )
 
@@ -34,8 +36,14 @@ var kfDefGVK = kubeflowv1.GroupVersion.WithKind("KfDef")
 // kfDef is KfDef with what its users do. The archives are in ConfigMaps, so that all faults are those of the cluster.
 func kfDef() *Kind {
 	return &Kind{
-		Makes: regexp.MustCompile(`^(configmaps/(settings|other-settings|web-parameters|one-of-many-\d+)|deployments\.apps/(web|server)|services/(web|server)|` +
-			`cronjobs\.batch/clean-up|(clusterroles\.rbac\.authorization|validatingwebhookconfigurations\.admissionregistration)\.k8s\.io/kf-NS)$`),
+		Makes: slices.Concat(
+			making(`configmaps/settings`, `configmaps/web-parameters`, `deployments\.apps/web`, `deployments\.apps/server`, `services/web`, `services/server`,
+				`cronjobs\.batch/clean-up`, `persistentvolumeclaims/data`, `statefulsets\.apps/store`, `servicemonitors\.monitoring\.coreos\.com/store`,
+				`clusterroles\.rbac\.authorization\.k8s\.io/kf-NS`,
+				`validatingwebhookconfigurations\.admissionregistration\.k8s\.io/kf-NS`),
+			lacking("it takes the place of settings when the archive changes, and is rendered as that is", `configmaps/other-settings`),
+			[]Child{{Is: regexp.MustCompile(`^configmaps/one-of-many-\d+$`), Alike: true}},
+		),
 		Name: "kfdef", GVK: kfDefGVK, Resource: kfDefResource, Workloads: kfDefWorkloads(),
 		Bases: kfDefBases(),
 		Controller: harness.Trusted(harness.PerOperator(func() harness.Register {
@@ -139,6 +147,23 @@ func many() fstest.MapFS {
 	return out
 }
 
+// sorts is an archive with children that the engine treats in ways of their own: a claim, which outlives the KfDef, a
+// StatefulSet, and a custom resource.
+func sorts() fstest.MapFS {
+	out := many()
+	out["sorts/base/kustomization.yaml"] = &fstest.MapFile{Data: []byte("resources: [sorts.yaml]\n")}
+	out["sorts/base/sorts.yaml"] = &fstest.MapFile{Data: []byte(`
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {volumeName: pv-NS, storageClassName: "", accessModes: [ReadWriteOnce],
+  resources: {requests: {storage: 1Gi}}}}
+---
+{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: store}, spec: {serviceName: store, replicas: 1, selector: {matchLabels: {app: store}}, template: {
+  metadata: {labels: {app: store}}, spec: {containers: [{name: store, image: store}]}}}}
+---
+{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {name: store}, spec: {selector: {matchLabels: {app: store}}, endpoints: [{port: http}]}}
+`)}
+	return out
+}
+
 // packed is the archive of files for the namespace of a run.
 func packed(w *World, files fstest.MapFS) ([]byte, error) {
 	named := fstest.MapFS{}
@@ -213,9 +238,9 @@ func kfDefWorkloads() []Workload {
 		{Name: "create", Short: true, Steady: true, Steps: create},
 		{Name: "fetch", Short: true, Server: "manifests", Steps: []Step{published(base()), apply("create", fetched, nil)}},
 		{
-			Name: "create-many", Steady: true, Steps: []Step{
-				{Name: "archive", Do: archive(many()), Until: func(*World) error { return nil }},
-				apply("create", kfDefOf("web", "many"), nil),
+			Name: "create-many", Steady: true, Stands: regexp.MustCompile(`/(server|store|data|one-of-many-\d+|kf-NS)$`), Steps: []Step{
+				{Name: "archive", Do: archive(sorts()), Until: func(*World) error { return nil }},
+				apply("create", fixture.VolumeFor("pv-NS", "NS", "data")+"---\n"+kfDefOf("web", "many", "sorts"), nil),
 			},
 		},
 		{

@@ -84,7 +84,7 @@ func (r *run) keepRemoving(u *unstructured.Unstructured) (func() error, error) {
 // keepEmptying has another client take the data out whenever there are some, so that nobody holds them. A Secret of the type kubernetes.io/tls must
 // keep the keys, which it makes empty.
 func (r *run) keepEmptying(u *unstructured.Unstructured) (func() error, error) {
-	if immutable, _, _ := unstructured.NestedBool(u.Object, "immutable"); immutable {
+	if !emptiable(u) {
 		return nil, errNoDrift
 	}
 	return r.keepPatching(func(live *unstructured.Unstructured) (ops []jsonOp) {
@@ -100,6 +100,13 @@ func (r *run) keepEmptying(u *unstructured.Unstructured) (func() error, error) {
 		}
 		return ops
 	}), nil
+}
+
+// emptiable says that a Secret or ConfigMap has data that can be taken out.
+func emptiable(u *unstructured.Unstructured) bool {
+	immutable, _, _ := unstructured.NestedBool(u.Object, "immutable")
+	data, _, _ := unstructured.NestedMap(u.Object, "data")
+	return !immutable && len(data) > 0
 }
 
 // keepUnmarking has another client take out a label by which MLKeeper finds the child. Its watches report the child as deleted then.

@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 	"testing/fstest"
 
@@ -26,9 +26,16 @@ func seldonOperator() *Kind {
 		charts[component] = seldonv1alpha1.Chart{Repository: "configmap:charts/" + component + ".tgz", Name: component, Version: "1.0.0"}
 	}
 	return &Kind{
-		Makes: regexp.MustCompile(`^(deployments\.apps/(seldon-controller-manager|seldon-deploy)|services/seldon-webhook-service|` +
-			`secrets/(seldon-deploy-cookie|seldon-webhook-server-cert|stack-(generated|revisions)|metadata-postgres|elastic-credentials)|` +
-			`clusterroles\.rbac\.authorization\.k8s\.io/seldon-manager-NS|validatingwebhookconfigurations\.admissionregistration\.k8s\.io/seldon-NS)$`),
+		Makes: slices.Concat(
+			making(`deployments\.apps/seldon-controller-manager`, `deployments\.apps/seldon-deploy`, `services/seldon-webhook-service`,
+				`secrets/seldon-deploy-cookie`, `secrets/seldon-webhook-server-cert`, `secrets/stack-generated`, `secrets/stack-revisions`,
+				`secrets/metadata-postgres`, `secrets/elastic-credentials`, `statefulsets\.apps/seldon-internal-postgres`,
+				`services/seldon-internal-opensearch`, `clusterroles\.rbac\.authorization\.k8s\.io/seldon-manager-NS`,
+				`validatingwebhookconfigurations\.admissionregistration\.k8s\.io/seldon-NS`, `gateways\.networking\.istio\.io/seldon-gateway`,
+				`brokers\.eventing\.knative\.dev/default`),
+			lacking("the name is one for the whole cluster, in which many run at once; test/seldon has it",
+				`namespaces/seldon-logs`, `services/seldon-request-logger`),
+		),
 		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
 		Bases: seldonBases(), Follows: otherCredentials,
 		Controller: harness.Trusted(harness.PerOperator(func() harness.Register {
@@ -98,6 +105,31 @@ spec:
   template: {metadata: {labels: {app: deploy}}, spec: {containers: [{name: deploy, image: '{{ .Values.runs }}'}]}}
 `
 
+// catalogueTemplate and payloadTemplate are shaped like the charts of the trial instances, whose passwords MLKeeper makes.
+const (
+	catalogueTemplate = `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: seldon-internal-postgres}
+spec:
+  serviceName: seldon-internal-postgres
+  replicas: 1
+  selector: {matchLabels: {app: postgres}}
+  template: {metadata: {labels: {app: postgres}}, spec: {containers: [{name: postgres, image: '{{ .Values.runs }}', env: [
+    {name: PASSWORD, valueFrom: {secretKeyRef: {name: metadata-postgres, key: password}}}]}]}}
+`
+	payloadTemplate = `
+apiVersion: v1
+kind: Service
+metadata: {name: seldon-internal-opensearch}
+spec: {selector: {app: opensearch}, ports: [{port: 9200}]}
+`
+	// fullStack switches everything on for which MLKeeper makes objects that are no chart's, but for the alias in a namespace that all have in common.
+	fullStack = `{enable: {catalogue: true, payloadstore: true, routing: true, detectors: true}, core: {upgrade: {onFailure: Rollback}},
+  catalogue: {chart: {repository: 'configmap:charts/catalogue.tgz', name: catalogue, version: 1.0.0}},
+  payloadstore: {chart: {repository: 'configmap:charts/payloadstore.tgz', name: payloadstore, version: 1.0.0}}}`
+)
+
 // chart is a chart of one template.
 func chart(w *World, name, template string) ([]byte, error) {
 	return packed(w, fstest.MapFS{
@@ -122,9 +154,14 @@ func chartServed() Step {
 
 // charts puts charts of one template each into the ConfigMap that they are taken from.
 func charts(core, enterprise string) func(*World) error {
+	return chartsOf(map[string]string{"core": core, "enterprise": enterprise})
+}
+
+// chartsOf does the same with charts by their names.
+func chartsOf(templates map[string]string) func(*World) error {
 	return func(w *World) error {
 		data := map[string]any{}
-		for name, template := range map[string]string{"core": core, "enterprise": enterprise} {
+		for name, template := range templates {
 			raw, err := chart(w, name, template)
 			if err != nil {
 				return err
@@ -162,6 +199,12 @@ func seldonWorkloads() []Workload {
 	without, _, _ := strings.Cut(coreTemplate, "---\napiVersion: admissionregistration")
 	return []Workload{
 		{Name: "create", Short: true, Steady: true, Steps: create},
+		{Name: "full", Steady: true, Steps: []Step{
+			{Name: "charts", Until: func(*World) error { return nil }, Do: chartsOf(map[string]string{
+				"core": coreTemplate, "enterprise": enterpriseTemplate, "catalogue": catalogueTemplate, "payloadstore": payloadTemplate,
+			})},
+			apply("create", stackOf(fullStack), nil),
+		}},
 		{Name: "fetch", Short: true, Server: "core", Steps: []Step{create[0], chartServed(), apply("create", stackOf(
 			"{core: {chart: {repository: SERVER, name: core, version: 1.0.0, secretName: server}}}"), nil)}},
 		{

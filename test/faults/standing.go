@@ -13,16 +13,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // standingAtOnce is how many times more plans of this campaign run at once than of others.
 const standingAtOnce = 2
 
 // standings are the plans of the campaign "standing": every cause that can stand on a child, on every child of every steady
-// workload; every cause that can stand on an API, once for every resource of them; and every cause that can stand on a server, for
-// every workload with one. The short form takes one child for each cause.
+// workload; every cause that can stand on an API, once for every resource of the children of a kind; and every cause that can stand on a
+// server, for every workload with one. The short form takes one child for each cause.
 func (s *Suite) standings() []Plan {
 	var out []Plan
+	apis := map[string]bool{}
 	s.eachWorkload(func(k *Kind, w *Workload) {
 		ref, err := s.reference(k, w)
 		if err != nil || !w.Steady && w.Server == "" {
@@ -30,14 +34,17 @@ func (s *Suite) standings() []Plan {
 		}
 		for i := range causes {
 			c := &causes[i]
-			for _, one := range s.targets(c, w, ref) {
-				p := s.plan("standing", k, w, Fault{})
-				p.Fault, p.Standing = nil, &one
-				out = append(out, p)
-				if c.early && (c.late == nil || !c.late.MatchString(one.Resource)) {
-					early := one
-					early.Early = true
-					p.Standing = &early
+			for _, one := range s.targets(c, k, w, ref) {
+				api := fmt.Sprintf("%s %s %s", k.Name, c.name, one.Resource)
+				if c.on == onAPI && apis[api] {
+					continue
+				}
+				apis[api] = true
+				for _, early := range c.moments(one.Resource) {
+					p := s.plan("standing", k, w, Fault{})
+					t := one
+					t.Early = early
+					p.Fault, p.Standing = nil, &t
 					out = append(out, p)
 				}
 			}
@@ -49,8 +56,10 @@ func (s *Suite) standings() []Plan {
 	return s.oneOfEach(out)
 }
 
-// targets are what a cause can stand on in a workload.
-func (s *Suite) targets(c *cause, w *Workload, ref *reference) []Standing {
+// targets are what a cause can stand on in a workload. Two sorts of objects are no children. An Inventory is MLKeeper's own list of children,
+// which no user is to write: what is wrong in one, or with writing it, test/invariants tries. And an object of others that is only wired has
+// no label of MLKeeper's: nobody creates it in place of its owner, so that most causes cannot stand on it.
+func (s *Suite) targets(c *cause, k *Kind, w *Workload, ref *reference) []Standing {
 	if c.on == onServer {
 		if w.Server == "" || c.name == ServerUntrusted && w.Plain {
 			return nil
@@ -61,14 +70,18 @@ func (s *Suite) targets(c *cause, w *Workload, ref *reference) []Standing {
 		return nil
 	}
 	var out []Standing
+	alike := map[*Child]bool{}
 	for _, key := range slices.Sorted(maps.Keys(ref.objects)) {
 		resource, name, _ := strings.Cut(key, "/")
-		if resource == inventories || !c.concerns(resource, ref.objects[key]) {
+		child := k.makes(key)
+		if resource == inventories || w.Stands != nil && !w.Stands.MatchString(key) || alike[child] || !c.concerns(resource, ref.objects[key]) {
 			continue
 		}
-		if c.on == onAPI && (!s.defined(resource) || slices.ContainsFunc(out, func(t Standing) bool { return t.Resource == resource })) {
+		taken := slices.ContainsFunc(out, func(t Standing) bool { return t.Resource == resource })
+		if c.on == onAPI && (taken || !s.defined(resource) || !s.alterable(c, resource, ref.objects[key])) {
 			continue
 		}
+		alike[child] = child != nil && child.Alike
 		out = append(out, Standing{Resource: resource, Name: name, Cause: c.name})
 	}
 	return out
@@ -110,18 +123,26 @@ func (s *Suite) oneOfEach(plans []Plan) []Plan {
 	return append(out, apart(plans, random)...)
 }
 
-// apart samples two plans that change the APIs of different resources for different kinds, so that they can run at once.
+// apart samples a plan for each cause that stands on an API, each with another kind or resource than the one before, so that some run at once.
 func apart(plans []Plan, random *rand.Rand) []Plan {
 	plans = slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool { return !p.Standing.changesAPI() })
 	random.Shuffle(len(plans), func(i, j int) { plans[i], plans[j] = plans[j], plans[i] })
-	for i, p := range plans {
-		for _, q := range plans[i+1:] {
-			if p.Kind != q.Kind && p.Standing.Resource != q.Standing.Resource && p.Standing.Cause != q.Standing.Cause {
-				return []Plan{p, q}
+	var out []Plan
+	for i := range causes {
+		some := slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool { return p.Standing.Cause != causes[i].name })
+		if len(some) == 0 {
+			continue
+		}
+		chosen := some[0]
+		for _, p := range some {
+			if n := len(out); n == 0 || p.Kind != out[n-1].Kind && p.Standing.Resource != out[n-1].Standing.Resource {
+				chosen = p
+				break
 			}
 		}
+		out = append(out, chosen)
 	}
-	return plans[:min(len(plans), 1)]
+	return out
 }
 
 // stand runs one plan of the campaign: the cause begins, the operator reports it and is watched, a custom resource in another
@@ -228,11 +249,19 @@ func (r *run) unborn(ref *reference) *unstructured.Unstructured {
 	if ref.objects[t.Resource+"/"+t.Name] == nil {
 		return nil // It stands on a server.
 	}
-	u := foreign(ref.objects[t.Resource+"/"+t.Name])
+	was := ref.objects[t.Resource+"/"+t.Name]
+	u := foreign(was)
 	if u.GetNamespace() != "" {
 		u.SetNamespace(r.world.Namespace)
 	}
 	u.SetName(strings.ReplaceAll(t.Name, "NS", r.world.Namespace))
+	labels := maps.Clone(was.GetLabels())
+	// The mark of the custom resource that it is for follows from the namespace.
+	owner := strings.Split(ofRun.ReplaceAllString(was.GetAnnotations()[keeper.OwnerAnnotation], r.world.Namespace), "/")
+	if len(owner) == 3 {
+		labels[keeper.StackLabel] = plan.Stack{GVK: r.kind.GVK, Namespace: owner[1], Name: owner[2]}.Hash()
+	}
+	u.SetLabels(labels)
 	return u
 }
 

@@ -28,9 +28,11 @@ var (
 // tfserv is Tfserv with all that its users do.
 func tfserv() *Kind {
 	return &Kind{
-		Makes: regexp.MustCompile(`^(deployments\.apps/tfs|services/tfs-(service|grpc)|configmaps/tfs-config-([0-9a-f]{8}|live)|` +
-			`(poddisruptionbudgets\.policy|servicemonitors\.monitoring\.coreos\.com|horizontalpodautoscalers\.autoscaling|` +
-			`ingresses\.networking\.k8s\.io|(http|grpc)routes\.gateway\.networking\.k8s\.io)/tfs)$`),
+		Makes: making(`deployments\.apps/tfs`, `services/tfs-service`, `services/tfs-grpc`, `configmaps/tfs-config-[0-9a-f]{8}`, `configmaps/tfs-config-live`,
+			`poddisruptionbudgets\.policy/tfs`, `servicemonitors\.monitoring\.coreos\.com/tfs`, `horizontalpodautoscalers\.autoscaling/tfs`,
+			`scaledobjects\.keda\.sh/tfs`, `ingresses\.networking\.k8s\.io/tfs`, `httproutes\.gateway\.networking\.k8s\.io/tfs`,
+			`grpcroutes\.gateway\.networking\.k8s\.io/tfs`, `deployments\.apps/tfs-canary`, `services/tfs-canary-service`,
+			`configmaps/tfs-canary-config-[0-9a-f]{8}`, `servicemonitors\.monitoring\.coreos\.com/tfs-canary`),
 		Asks: true, Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
 		Asking: func(pods http.RoundTripper) harness.Register {
 			return fixture.TfservControllerOf(tfserving.Settings{ModelsEvery: patienceWithServers}, pods)
@@ -87,6 +89,34 @@ spec:
   podDisruptionBudget: {maxUnavailable: 1}
 ---
 `
+	// fullTfserv has every child that a Tfserv can have at once: of the two autoscalers there can be one.
+	fullTfserv = `
+apiVersion: servapi.dev-state.com/v1alpha1
+kind: Tfserv
+metadata: {name: tfs}
+spec:
+  models: [{name: resnet, basePath: "gs://b/resnet", versionPolicy: {specific: {versions: [41]}}}]
+  configReload: Poll
+  monitoring: {}
+  podDisruptionBudget: {maxUnavailable: 1}
+  service: {headless: true}
+  ingress: {host: models.example.com}
+  httpRoute: {host: models.example.com, gateway: {name: public}}
+  grpcRoute: {host: grpc.example.com, gateway: {name: public}}
+  canary: {model: resnet, version: 42, weight: 10}
+  autoscaling: {maxReplicas: 3, keda: {triggers: [{type: cron, metadata: {timezone: UTC, start: 0 0 1 1 *, end: 1 0 1 1 *, desiredReplicas: "2"}}]}}
+---
+`
+	autoscaledTfserv = `
+apiVersion: servapi.dev-state.com/v1alpha1
+kind: Tfserv
+metadata: {name: tfs}
+spec:
+  models: [{name: resnet, basePath: "gs://b/resnet"}]
+  resources: {requests: {cpu: 10m}}
+  autoscaling: {maxReplicas: 3}
+---
+`
 )
 
 // servesOther says that the other model is rolled out, and that the status knows it: where the spec is as it was, a Ready may
@@ -119,6 +149,11 @@ func tfservWorkloads() []Workload {
 	return []Workload{
 		{Name: "create-seed", Short: true, Steady: true, Steps: seed},
 		{Name: "create-inline", Short: true, Steady: true, Steps: inline},
+		{Name: "full", Steady: true, Steps: []Step{apply("create", fullTfserv, nil)}},
+		{
+			Name: "autoscaled", Steady: true, Stands: regexp.MustCompile(`^horizontalpodautoscalers\.`),
+			Steps: []Step{apply("create", autoscaledTfserv, nil)},
+		},
 		{Name: "answered", Short: true, Server: "tfs", Plain: true, Steps: []Step{apply("create", inlineTfserv, modelsServed)}},
 		{
 			Name: "late-config", Same: "create-seed", Steps: []Step{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,16 +23,30 @@ var (
 // trustyAI is TrustyAIService with all that its users do.
 func trustyAI() *Kind {
 	return &Kind{
-		Makes: regexp.MustCompile(`^(deployments\.apps|services|persistentvolumeclaims|configmaps|secrets|serviceaccounts|` +
-			`routes\.route\.openshift\.io|servicemonitors\.monitoring\.coreos\.com|networkpolicies\.networking\.k8s\.io|clusterrolebindings\.rbac\.authorization\.k8s\.io|` +
-			`ingresses\.networking\.k8s\.io|poddisruptionbudgets\.policy|(httproutes|backendtlspolicies)\.gateway\.networking\.k8s\.io)/` +
-			`((data|tas|trustyai)(-(service|secured|tls|ca|internal|proxy|pvc|metrics|gateway-ca|kube-rbac-proxy-config))*|mlkeeper:trustyai-proxy:NS:(data|plain|tas)|kserve-logger-ca-bundle)$`),
-		Name: "trustyai", GVK: fixture.GVK, Resource: "trustyaiservices.trustyai.opendatahub.io",
+		Makes: trustyAIMakes(),
+		Name:  "trustyai", GVK: fixture.GVK, Resource: "trustyaiservices.trustyai.opendatahub.io",
 		Controller: trustyAIController(trustyai.DefaultImage),
 		Workloads:  trustyAIWorkloads(),
 		Bases:      trustyAIBases(),
 		Yields:     regexp.MustCompile(`^configmaps/kserve-logger-ca-bundle$`),
 	}
+}
+
+// trustyAIMakes are the children of the services of the workloads. One is named as the Service of another with the certificate of the proxy.
+func trustyAIMakes() []Child {
+	const service = `(data|tas|trustyai-service)(-tls)?`
+	return slices.Concat(
+		making(`deployments\.apps/`+service, `services/`+service, `services/`+service+`-tls`, `persistentvolumeclaims/`+service+`-pvc`,
+			`configmaps/`+service+`-kube-rbac-proxy-config`, `configmaps/`+service+`-gateway-ca`, `configmaps/kserve-logger-ca-bundle`,
+			`secrets/`+service+`-(tls|internal|ca)`, `serviceaccounts/`+service+`-proxy`,
+			`clusterrolebindings\.rbac\.authorization\.k8s\.io/mlkeeper:trustyai-proxy:NS:(data|plain|tas)`,
+			`networkpolicies\.networking\.k8s\.io/`+service+`-secured`, `routes\.route\.openshift\.io/(trustyai|`+service+`)`,
+			`servicemonitors\.monitoring\.coreos\.com/(trustyai-metrics|`+service+`)`, `ingresses\.networking\.k8s\.io/`+service,
+			`httproutes\.gateway\.networking\.k8s\.io/`+service, `backendtlspolicies\.gateway\.networking\.k8s\.io/`+service,
+			`poddisruptionbudgets\.policy/`+service),
+		lacking("with the definitions of cert-manager, whose controllers are not there, no Secured service gets certificates; test/certmanager has them",
+			`certificates\.cert-manager\.io/.*`, `issuers\.cert-manager\.io/.*`),
+	)
 }
 
 func trustyAIController(image string) harness.Register {
@@ -72,6 +87,20 @@ spec:
   storage: {format: PVC, folder: /inputs, size: 1Gi}
   data: {filename: data.csv, format: CSV}
   metrics: {schedule: 5s, batchSize: 1000}
+---
+`
+	// fullService has every child of a Secured service that a user has to ask for.
+	fullService = `
+apiVersion: trustyai.opendatahub.io/v1
+kind: TrustyAIService
+metadata: {name: tas}
+spec:
+  storage: {format: PVC, folder: /inputs, size: 1Gi}
+  data: {filename: data.csv, format: CSV}
+  metrics: {schedule: 5s, batchSize: 1000}
+  podDisruptionBudget: {maxUnavailable: 1}
+  ingress: {host: tas.example.com}
+  httpRoute: {host: tas.example.com, gateway: {name: public}}
 ---
 `
 	databaseService = `

@@ -18,6 +18,7 @@ const newImage, oldImage = "quay.io/trustyai/trustyai-service:v0.27.0", "quay.io
 var (
 	plain    = []Step{apply("create", plainVolume+meshConfig+model+plainService, wired)}
 	secured  = []Step{apply("create", securedVolume+model+securedService, wired)}
+	full     = []Step{apply("create", securedVolume+model+fullService, wired)}
 	database = []Step{apply("create", credentials+databaseService, nil)}
 )
 
@@ -31,6 +32,7 @@ func creations() []Workload {
 	return []Workload{
 		{Name: "create-plain", Short: true, Steady: true, Steps: plain},
 		{Name: "create-secured", Short: true, Steady: true, Steps: secured},
+		{Name: "full", Steady: true, Steps: full},
 		{Name: "create-database", Steady: true, Steps: database},
 		{
 			Name: "collide", Setup: plain, Steps: []Step{
