@@ -75,6 +75,7 @@ func (s *Suite) misoperations() []Plan {
 	var out []Plan
 	for _, k := range s.kinds {
 		var plans []Plan
+		all := 0
 		for i := range k.Bases {
 			b := &k.Bases[i]
 			if s.Workloads != nil && !s.Workloads.MatchString(k.Name+"/"+b.Name) {
@@ -86,12 +87,32 @@ func (s *Suite) misoperations() []Plan {
 				s.tell(outcome{plan: p, findings: []Finding{{Oracle: "H", Text: err.Error()}}})
 				continue
 			}
+			all += len(ops)
 			plans = append(plans, s.misplans(k, b, ops)...)
 		}
 		s.shuffle(plans)
-		out = append(out, plans[:min(len(plans), perKind)]...)
+		some := plans[:min(len(plans), perKind)]
+		if all > 0 {
+			s.Log("misoperation: %d plans of %d of %s, with %d of %d changes of one field", len(some), len(plans), k.Name, changesIn(some), all)
+		}
+		out = append(out, some...)
 	}
 	return out
+}
+
+// changesIn is how many of the changes of one field the plans have.
+func changesIn(plans []Plan) int {
+	seen := map[string]bool{}
+	for _, p := range plans {
+		for _, op := range p.Operations {
+			for _, name := range strings.Split(op.Name, "; ") {
+				if len(op.Edits) > 0 {
+					seen[p.Workload+"/"+name] = true
+				}
+			}
+		}
+	}
+	return len(seen)
 }
 
 // changesOf are the operations of every field of a base, in an order that the seed decides.
@@ -175,47 +196,45 @@ func (s *Suite) schema(b *Base) (apiextensionsv1.JSONSchemaProps, error) {
 	return apiextensionsv1.JSONSchemaProps{}, fmt.Errorf("there is no definition of %s", gvk)
 }
 
-// misoperate runs a plan of operations. One that fails is made smaller, as long as the same oracle finds something.
+// misoperate runs a plan of operations. One in which something is found runs again with fewer operations.
 func (s *Suite) misoperate(p Plan) outcome {
 	k, b := s.findBase(p)
 	if b == nil {
 		return outcome{plan: p, findings: []Finding{{Oracle: "H", Text: "there is no such base"}}}
 	}
 	began := time.Now()
-	findings, at, timeline := s.operate(k, b, p)
-	if len(findings) == 0 {
+	first := s.operate(k, b, p, s.count)
+	if len(first.findings) == 0 {
 		return outcome{plan: p, took: time.Since(began)}
 	}
-	whole := p
-	p, recurs := s.minimize(k, b, p, &findings, at, &timeline)
-	s.saveFile(p, findings, timeline)
-	if !recurs {
-		return outcome{plan: whole, missed: true, took: time.Since(began)}
-	}
-	return outcome{plan: p, findings: findings, took: time.Since(began)}
+	smaller, found, recurs := minimize(p, first, func(p Plan) operated { return s.operate(k, b, p, nil) })
+	s.saveFile(smaller, found.findings, found.timeline)
+	return outcome{plan: smaller, findings: found.findings, missed: !recurs, took: time.Since(began)}
 }
 
-// minimize tries plans with fewer operations, and says whether what was found recurs. What a settled custom resource is found to be
-// may only show that it was looked at too early, on a busy machine; everything else counts at once.
-func (s *Suite) minimize(k *Kind, b *Base, p Plan, findings *[]Finding, at int, timeline *[]string) (Plan, bool) {
-	oracle := (*findings)[0].Oracle
-	recurs := !slices.Contains([]string{"O3", "O4", "O10"}, oracle)
+// once says that what was found in a plan of operations was not found again.
+func (o outcome) once() bool { return o.plan.Campaign == misoperation && o.missed }
+
+// minimize tries plans with fewer operations, and says whether anything is found again, by whatever oracle. What a settled custom resource is found to
+// be may only show that it was looked at too early, on a busy machine, so it has to be found again; everything else counts at once.
+func minimize(p Plan, first operated, operate func(Plan) operated) (Plan, operated, bool) {
+	found := first
+	recurs := slices.ContainsFunc(first.findings, func(f Finding) bool { return !slices.Contains([]string{"O3", "O4", "O10"}, f.Oracle) })
+	if slices.ContainsFunc(first.findings, func(f Finding) bool { return f.Oracle == "H" }) {
+		return p, found, true
+	}
 	try := func(ops []Operation) bool {
 		smaller := p
 		smaller.Operations = ops
-		again, _, log := s.operate(k, b, smaller)
-		if len(again) == 0 || again[0].Oracle != oracle {
-			return false
+		again := operate(smaller)
+		if len(again.findings) > 0 {
+			p, found, recurs = smaller, again, true
 		}
-		p, *findings, *timeline, recurs = smaller, again, log, true
-		return true
+		return len(again.findings) > 0
 	}
-	if oracle == "H" {
-		return p, true
-	}
-	p.Operations = slices.Clone(p.Operations[:min(at+1, len(p.Operations))])
-	ops := p.Operations
-	for _, n := range []int{1, 2, len(ops)} {
+	ops := slices.Clone(p.Operations[:min(first.at+1, len(p.Operations))])
+	p.Operations = ops
+	for _, n := range []int{1, 2, len(ops), len(ops)} {
 		if n <= len(ops) && try(ops[len(ops)-n:]) {
 			break
 		}
@@ -223,42 +242,53 @@ func (s *Suite) minimize(k *Kind, b *Base, p Plan, findings *[]Finding, at int, 
 	for i := len(p.Operations) - 2; i >= 0 && len(p.Operations) > 2 && recurs; i-- {
 		try(slices.Delete(slices.Clone(p.Operations), i, i+1))
 	}
-	return p, recurs
+	return p, found, recurs
 }
 
-// operate runs the operations of a plan up to the first that an oracle finds something in; at is its number.
-func (s *Suite) operate(k *Kind, b *Base, p Plan) (findings []Finding, at int, timeline []string) {
+// operated is what a run of a plan of operations came to: what was found, after which operation, and what happened.
+type operated struct {
+	findings []Finding
+	at       int
+	timeline []string
+}
+
+// operate runs the operations of a plan up to the first that an oracle finds something in. Each answer is counted, unless count is nil.
+func (s *Suite) operate(k *Kind, b *Base, p Plan, count func(answer string)) (out operated) {
 	r := s.newMisrun(k, b, p)
 	defer s.endMisrun(r)
-	m := &misrun{run: r, base: b}
+	m := &misrun{run: r, base: b, count: count}
 	err := m.begin()
-	for at = 0; err == nil && at < len(p.Operations); at++ {
-		if findings, err = m.step(p.Operations[at]); len(findings) > 0 || err != nil {
+	for err == nil && out.at < len(p.Operations) {
+		if out.findings, err = m.step(p.Operations[out.at]); len(out.findings) > 0 || err != nil {
 			break
 		}
+		out.at++
 	}
 	switch {
 	case errors.Is(err, errLate):
-		findings = append(findings, Finding{Oracle: "O3", Text: err.Error()})
+		out.findings = append(out.findings, Finding{Oracle: "O3", Text: err.Error()})
 	case err != nil:
-		findings = append(findings, Finding{Oracle: "H", Text: err.Error()})
+		out.findings = append(out.findings, Finding{Oracle: "H", Text: err.Error()})
 	}
 	if failed := s.recorder.failed(); failed != nil {
-		return []Finding{{Oracle: "H", Text: failed.Error()}}, at, nil
+		out.findings = []Finding{{Oracle: "H", Text: failed.Error()}}
+		return out
 	}
-	if len(findings) == 0 {
-		findings = r.unaided()
+	if len(out.findings) == 0 {
+		out.findings = r.unaided()
 	}
-	if len(findings) > 0 {
-		timeline = r.timeline()
+	if len(out.findings) > 0 {
+		out.timeline = r.timeline()
 	}
-	return findings, at, timeline
+	return out
 }
 
 // misrun is a run of a plan of operations.
 type misrun struct {
 	*run
 	base *Base
+	// count counts the answer to an operation; nil for a run that repeats another.
+	count func(answer string)
 	// origin is the spec of the base; mask is what differs between two fresh custom resources of it.
 	origin map[string]any
 	mask   mask
@@ -308,20 +338,20 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 	unwaited := op.Hasty && v == (verdict{})
 	// After a spec that was refused, the operator may still be at the one before.
 	m.hasty = unwaited || v.Refused && hasty
-	m.suite.count(v.kind(unwaited))
+	m.counted(op, v, unwaited)
 	m.note("%s: %s", op.Name, v)
 	switch {
 	case unwaited:
 		m.last, m.stuck = slices.Concat(m.last, op.Edits), false
 		return nil, nil
 	case v.Refused:
-		findings := explained(v, m.origin, slices.Concat(op.Edits, m.last))
+		findings := explained(v, m.origin, op.Edits, m.last)
 		if len(op.Edits) == 0 && m.stuck {
 			findings = append(findings, Finding{Oracle: "O10", Text: "what could not be carried out cannot be put back: " + v.Message})
 		}
 		return m.prefixed(op, findings), nil
 	}
-	changed := slices.Concat(op.Edits, m.last)
+	changed, earlier := slices.Concat(op.Edits, m.last), m.last
 	m.last, m.stuck = op.Edits, !v.ready() && !v.Suspended
 	if v.Suspended {
 		if hasty {
@@ -357,7 +387,18 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 		}
 		findings = append(findings, m.untouched(before, against, m.mask, changed)...)
 	}
-	return m.prefixed(op, append(findings, explained(v, m.origin, changed)...)), nil
+	return m.prefixed(op, append(findings, explained(v, m.origin, op.Edits, earlier)...)), nil
+}
+
+// counted counts the answer to an operation. The first spec that is put back has an answer of its own, unless the API server refuses it.
+func (m *misrun) counted(op Operation, v verdict, unwaited bool) {
+	answer := v.kind(unwaited)
+	if len(op.Edits) == 0 && !v.Refused {
+		answer = "back"
+	}
+	if m.count != nil {
+		m.count(answer)
+	}
 }
 
 // withdraw takes out what neither the base nor the present spec declares: an operation before has added it, and it may go.

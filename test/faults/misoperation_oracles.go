@@ -156,61 +156,9 @@ func decidesDeletion(e Edit) bool {
 	})
 }
 
-// explained says whether a refusal names what was refused: a field of the edits, or its value, in the API server's answer or
-// the condition.
-func explained(v verdict, origin map[string]any, edits []Edit) []Finding {
-	var out []Finding
-	if !v.Refused && v.Reason == "" {
-		out = append(out, Finding{Oracle: "O10", Text: "the condition Ready gives no reason: " + v.String()})
-	}
-	if !v.Refused && !v.stalled() {
-		return out // It waits for objects, which its message names.
-	}
-	text := strings.ToLower(v.Message)
-	for _, e := range edits {
-		for _, word := range words(e, origin) {
-			if strings.Contains(text, strings.ToLower(word)) {
-				return out
-			}
-		}
-	}
-	if len(edits) > 0 {
-		out = append(out, Finding{Oracle: "O10", Text: fmt.Sprintf("neither the field nor the value is named for %s: %s", edits[0].Path, v)})
-	}
-	return out
-}
-
 // complainsOf says that a message is about the field of an edit, and not about what became of it.
 func complainsOf(v verdict, edits []Edit) bool {
 	return slices.ContainsFunc(edits, func(e Edit) bool {
 		return strings.Contains(v.Message, "spec."+named(segments(e.Path)))
 	})
-}
-
-// words are what names an edit: the last two fields of its path, and the keys and texts in its value and in the one that it
-// replaces.
-func words(e Edit, origin map[string]any) []string {
-	fields := strings.Split(named(segments(e.Path)), ".")
-	out := fields[max(len(fields)-2, 0):]
-	var collect func(v any)
-	collect = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			for key, item := range v {
-				out = append(out, key)
-				collect(item)
-			}
-		case []any:
-			for _, item := range v {
-				collect(item)
-			}
-		case string:
-			if len(v) > 2 {
-				out = append(out, v)
-			}
-		}
-	}
-	collect(e.Value)
-	collect(get(origin, segments(e.Path)))
-	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
 }
