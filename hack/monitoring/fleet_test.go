@@ -107,6 +107,10 @@ func TestAlertsTellOneFromMany(t *testing.T) {
 			w.set(`mlkeeper_drift_corrections_total{kind="Deployment"}`, math.Floor(minute/5))
 			w.set(`mlkeeper_most_drift_corrections{kind="Deployment"}`, 5+math.Floor(minute/5))
 		}, map[string]int{"MLKeeperDriftLoop": 15}},
+		"another client deletes an object whenever it was made": {func(minute float64, w world) {
+			w.set(`mlkeeper_writes_total{kind="Deployment",verb="Create",reason="Missing"}`, math.Floor(minute/5))
+			w.set(`mlkeeper_most_drift_corrections{kind="Deployment"}`, 5+math.Floor(minute/5))
+		}, map[string]int{"MLKeeperDriftLoop": 15}},
 		"reads with the rights of a tenant are refused": {func(minute float64, w world) {
 			w.set(`rest_client_requests_total{code="403",method="GET",host="kubernetes"}`, 5*minute)
 		}, nil},

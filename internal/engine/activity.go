@@ -10,7 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/retry"
 )
 
 // An alert about one custom resource needs the longest or the largest of all of them: in a sum over a kind, one that never stops cannot be told
@@ -35,7 +37,8 @@ var (
 	}, (*engineMetrics).busyLocked, "kind")
 	mostRepairs = newComputed(prometheus.GaugeOpts{
 		Name: "mlkeeper_most_drift_corrections",
-		Help: "How often the object that was corrected most often was corrected without being left alone for ten minutes, by kind of the object.",
+		Help: "How often the object that was corrected most often was corrected without being left alone for ten minutes, by kind of the object. To " +
+			"make again what somebody deletes, and to delete what somebody makes again, is a correction, too.",
 	}, (*engineMetrics).repairsLocked, "kind")
 )
 
@@ -76,7 +79,7 @@ type activity struct {
 	failing time.Time
 	// busy counts its reconciles.
 	busy often
-	// repairs are the corrections of its objects; nil where there was none.
+	// repairs are the corrections of its objects, whether somebody changed, deleted or made them; nil where there was none.
 	repairs map[plan.Key]repeated
 }
 
@@ -175,9 +178,21 @@ func (m *engineMetrics) gaveUp(kind string, key client.ObjectKey) {
 	}
 }
 
+// wrote counts the write of an object of a custom resource, where it follows from nothing but what somebody else did to the object. A difference that
+// is left is not corrected.
+func (m *engineMetrics) wrote(kind string, of client.ObjectKey, a decide.Action) {
+	drifted := a.Reason == decide.ReasonDrift
+	if !retry.Repeated(a) || drifted && a.Object.Drift.Leave {
+		return
+	}
+	if drifted {
+		drift.WithLabelValues(a.Key.Kind).Inc()
+	}
+	m.repaired(kind, of, a.Key)
+}
+
 // repaired counts the correction of an object of a custom resource.
 func (m *engineMetrics) repaired(kind string, of client.ObjectKey, key plan.Key) {
-	drift.WithLabelValues(key.Kind).Inc()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a, now := m.activityLocked(kind, of), m.clock.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,11 +15,12 @@ import (
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
 )
 
-// gathered are the values of a gauge by the values of its labels.
+// gathered are the values of a gauge or a counter by the values of its labels.
 func gathered(t *testing.T, name string) map[string]float64 {
 	t.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
@@ -35,7 +37,7 @@ func gathered(t *testing.T, name string) map[string]float64 {
 			for _, label := range one.GetLabel() {
 				series += label.GetValue() + " "
 			}
-			out[series] = one.GetGauge().GetValue()
+			out[series] = one.GetGauge().GetValue() + one.GetCounter().GetValue()
 		}
 	}
 	return out
@@ -205,6 +207,45 @@ func TestCorrectionsOfOneObjectAreTold(t *testing.T) {
 	m.forget(kindOfThisTests, one(0))
 	if m.active[kindOfThisTests][one(0)] != nil {
 		t.Error("what is gone is kept")
+	}
+}
+
+// TestEachLoopWithAnotherClientIsTold: the alert about a loop is the same, whether somebody changes the object back, deletes it, makes again what was
+// pruned, or spoils what is generated. What MLKeeper writes for another reason is no loop with somebody.
+func TestEachLoopWithAnotherClientIsTold(t *testing.T) {
+	apply := func(reason string) decide.Action {
+		return decide.Action{Verb: decide.Apply, Reason: reason, KnownUID: "a", UID: "a"}
+	}
+	generated := apply(decide.ReasonChanged)
+	generated.Object.Generated = true
+	left := apply(decide.ReasonDrift)
+	left.Object.Drift.Leave = true
+	for name, c := range map[string]struct {
+		action decide.Action
+		told   float64
+		drift  float64
+	}{
+		"changed back":            {apply(decide.ReasonDrift), 5, 5},
+		"deleted":                 {decide.Action{Verb: decide.Create, Reason: decide.ReasonMissing, KnownUID: "a"}, 5, 0},
+		"made again":              {decide.Action{Verb: decide.Delete, Reason: decide.ReasonPruned, UID: "a"}, 5, 0},
+		"generated, and spoiled":  {generated, 5, 0},
+		"made by somebody":        {decide.Action{Verb: decide.Apply, Reason: decide.ReasonUnverified, KnownUID: "a", UID: "b"}, 5, 0},
+		"made for the first time": {decide.Action{Verb: decide.Create, Reason: decide.ReasonMissing}, 0, 0},
+		"rendered differently":    {apply(decide.ReasonChanged), 0, 0},
+		"left as it is":           {left, 0, 0},
+	} {
+		m := newMetrics(testclock.NewFakeClock(time.Unix(begin, 0)))
+		c.action.Key.Kind = kindOfThisTests + strings.ReplaceAll(name, " ", "")
+		for range 5 {
+			m.wrote(kindOfThisTests, one(0), c.action)
+		}
+		series := c.action.Key.Kind + " "
+		if got := gathered(t, repairsMetric)[series]; got != c.told {
+			t.Errorf("%s: corrected %v times, want %v", name, got, c.told)
+		}
+		if got := gathered(t, "mlkeeper_drift_corrections_total")[series]; got != c.drift {
+			t.Errorf("%s: %v corrections of a drift, want %v", name, got, c.drift)
+		}
 	}
 }
 

@@ -169,6 +169,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	e.jobs = background.New(background.Options[watch.Referrer]{
 		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) },
 		Namespace: func(h watch.Referrer) string { return h.Namespace }, Log: opts.Log.WithName("background"),
+		Failed: func(h watch.Referrer, cause string) { e.metrics.jobFailed(h.Kind.Kind, cause) },
 	})
 	e.digests = &digestkey.Store{
 		Client: dyn, Namespace: opts.OperatorNamespace, Random: rand.Reader, Clock: opts.Clock, Log: opts.Log.WithName("digestkey"),

@@ -37,6 +37,10 @@ var (
 	failedWrites = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mlkeeper_failed_writes_total", Help: "Attempts to write a child that failed, by kind of the child and cause.",
 	}, []string{"kind", "cause"})
+	failedJobs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mlkeeper_failed_jobs_total",
+		Help: "Background jobs, such as downloads and renderings, that failed, by kind of the custom resource and cause.",
+	}, []string{"kind", "cause"})
 	drift = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mlkeeper_drift_corrections_total", Help: "Objects that were changed by somebody else and were set right again.",
 	}, []string{"kind"})
@@ -92,8 +96,8 @@ type stackCounts struct {
 
 func newMetrics(c clock.PassiveClock) *engineMetrics {
 	register.Do(func() {
-		ctrlmetrics.Registry.MustRegister(reconciles, writes, failedWrites, drift, objects, timeToReady, ready, suspended, verified, rolloutSince, shardHeld,
-			notReadySince, failing, failingSince, busySince, mostRepairs)
+		ctrlmetrics.Registry.MustRegister(reconciles, writes, failedWrites, failedJobs, drift, objects, timeToReady, ready, suspended, verified, rolloutSince,
+			shardHeld, notReadySince, failing, failingSince, busySince, mostRepairs)
 	})
 	m := &engineMetrics{
 		clock: c, stack: map[string]map[client.ObjectKey]stackCounts{}, active: map[string]map[client.ObjectKey]*activity{},
@@ -113,6 +117,10 @@ func (m *engineMetrics) write(key plan.Key, verb decide.Verb, reason string) {
 
 func (m *engineMetrics) writeFailed(key plan.Key, cause string) {
 	failedWrites.WithLabelValues(key.Kind, cause).Inc()
+}
+
+func (m *engineMetrics) jobFailed(kind, cause string) {
+	failedJobs.WithLabelValues(kind, cause).Inc()
 }
 
 func (m *engineMetrics) statusWritten(kind string) {

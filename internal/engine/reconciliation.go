@@ -348,8 +348,8 @@ func (s *stacks[C, F]) remember(p *reconciliation[C, F], r act.Result) {
 		// No watch shows it, nor will one tell that it is gone.
 		p.requeueAt(s.Clock.Now().Add(staleRetry))
 	}
-	if r.Wrote && r.Action.Reason == decide.ReasonDrift && !r.Action.Object.Drift.Leave {
-		s.metrics.repaired(s.def.GVK.Kind, p.key, r.Action.Key)
+	if r.Wrote {
+		s.metrics.wrote(s.def.GVK.Kind, p.key, r.Action)
 	}
 }
 

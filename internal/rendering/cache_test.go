@@ -139,7 +139,7 @@ func TestAJobRunsOnceForItsInputs(t *testing.T) {
 	}
 	first := b.run()
 	got, done, name := b.get()
-	if got != first || !done || first.Content != (content{"one", "policy/v1beta1"}) || first.Failure != nil || first.Retry() != 0 {
+	if got != first || !done || first.Content != (content{"one", "policy/v1beta1"}) || first.Failure != nil || first.Retry() != 0 || first.Cause() != "" {
 		t.Fatalf("%v %+v", done, first)
 	}
 	for what, change := range map[string]func(*rendering.Job[content]){
@@ -257,8 +257,8 @@ func TestTheLastResultStandsWhileANewOneIsMadeAndWhenThatFails(t *testing.T) {
 		if failed.Content != first.Content || failed.Inputs != first.Inputs || failed.Failure == nil || *failed.Failure != c.want {
 			t.Errorf("%s: %+v", c.name, failed)
 		}
-		if failed.Retry() != c.pause {
-			t.Errorf("%s: run again after %s at most", c.name, failed.Retry())
+		if failed.Retry() != c.pause || failed.Cause() != c.want.Reason {
+			t.Errorf("%s: run again after %s at most, caused by %s", c.name, failed.Retry(), failed.Cause())
 		}
 		if again := b.run(); again != failed {
 			t.Errorf("%s: the same failure is another result", c.name)

@@ -55,6 +55,14 @@ func (r *Result[C]) Retry() time.Duration {
 	return controller.RetryLasting
 }
 
+// Cause implements controller.Failing.
+func (r *Result[C]) Cause() string {
+	if r.Failure == nil {
+		return ""
+	}
+	return r.Failure.Reason
+}
+
 // With is the result with another failure. It is the same pointer where nothing changes, so that the plan stays the same too.
 func (r *Result[C]) With(failure *plan.Problem) *Result[C] {
 	switch {

@@ -109,9 +109,10 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 		{
 			name: "MLKeeperDriftLoop", wait: "15m", severity: "warning",
 			expr:    repairs.by("max", repairs.now(), "kind") + " > 3",
-			summary: "Another writer keeps changing a {{ $labels.kind }} that MLKeeper manages",
-			description: "It was corrected {{ $value }} times without being left alone for ten minutes: two writers change the same fields. MLKeeper cedes a " +
-				"field to one other manager after 3 conflicts in 10 min (condition FieldManagerConflict), but not to several.",
+			summary: "Another writer keeps changing, deleting or making a {{ $labels.kind }} that MLKeeper manages",
+			description: "It was corrected {{ $value }} times without being left alone for ten minutes: two writers change the same fields, or one deletes " +
+				"what MLKeeper makes, or makes what it deletes. MLKeeper cedes a field to one other manager after 3 conflicts in 10 min (condition " +
+				"FieldManagerConflict), but not to several. The condition Ready of the custom resource has reason RepairBackOff or RecreationBackOff.",
 		},
 	}
 }

@@ -200,11 +200,14 @@ func (w *writer) work() section {
 	drift, requests := w.of("mlkeeper_drift_corrections_total"), w.of("mlkeeper_api_requests_total")
 	failed, failing := w.of("mlkeeper_failed_writes_total"), w.of("mlkeeper_failing").kind()
 	fails, busy := w.of("mlkeeper_failing_since_timestamp_seconds").kind(), w.of("mlkeeper_continuous_reconciles_since_timestamp_seconds").kind()
-	repairs := w.of("mlkeeper_most_drift_corrections")
+	repairs, jobs := w.of("mlkeeper_most_drift_corrections"), w.of("mlkeeper_failed_jobs_total").kind()
+	causes := graph("Failed attempts by cause", "ops", 12, failed, failed.by("sum", failed.rate(window), "kind", "cause"), "cause", "kind")
+	causes.description += " " + jobs.metric.Help
+	causes.targets = append(causes.targets, target{jobs.by("sum", jobs.rate(window), "kind", "cause"), "{{cause}} jobs of {{kind}}"})
 	return section{"Work", []panel{
 		graph("Reconciles by outcome", "ops", 12, reconciles, reconciles.by("sum", reconciles.rate(window), "kind", "outcome"), "kind", "outcome"),
 		graph("Writes", "ops", 12, writes, writes.by("sum", writes.rate(window), "kind", "verb", "reason"), "verb", "kind", "reason"),
-		graph("Failed attempts by cause", "ops", 12, failed, failed.by("sum", failed.rate(window), "kind", "cause"), "cause", "kind"),
+		causes,
 		graph("Drift corrections", "ops", 12, drift, drift.by("sum", drift.rate(window), "kind"), "kind"),
 		graph("Most drift corrections of one object", "short", 12, repairs, repairs.by("max", repairs.now(), "kind"), "kind"),
 		graph("Custom resources that fail", "short", 12, failing, failing.by("sum", failing.now(), "kind"), "kind"),

@@ -24,7 +24,7 @@ func registered(t *testing.T) Catalog {
 	}
 	r.MustRegister(
 		counter("mlkeeper_reconciles_total", "kind", "outcome"), counter("mlkeeper_writes_total", "kind", "verb", "reason"),
-		counter("mlkeeper_failed_writes_total", "kind", "cause"),
+		counter("mlkeeper_failed_writes_total", "kind", "cause"), counter("mlkeeper_failed_jobs_total", "kind", "cause"),
 		counter("mlkeeper_drift_corrections_total", "kind"), counter("mlkeeper_api_requests_total", "verb", "group", "resource"),
 		gauge("mlkeeper_managed_objects", "kind", "health"), gauge("mlkeeper_ready", "kind", "status", "reason"),
 		gauge("mlkeeper_suspended", "kind"), gauge("mlkeeper_failing", "kind"), gauge("mlkeeper_most_drift_corrections", "kind"),
@@ -168,12 +168,16 @@ func TestDashboard(t *testing.T) {
 		if len(p.Targets) > 0 {
 			titles[p.Title] = p.Targets[0].Expr
 		}
+		if len(p.Targets) > 1 {
+			titles[p.Title+", second"] = p.Targets[1].Expr
+		}
 	}
 	for title, want := range map[string]string{
-		"Failed attempts by cause":  "sum by (kind, cause) (rate(mlkeeper_failed_writes_total[$__rate_interval]))",
-		"mlkeeper_new_total":        "sum by (flavour) (rate(mlkeeper_new_total[$__rate_interval]))",
-		"mlkeeper_new":              "mlkeeper_new",
-		"mlkeeper_new_seconds, p99": "histogram_quantile(0.99, sum by (le, flavour) (rate(mlkeeper_new_seconds_bucket[$__rate_interval])))",
+		"Failed attempts by cause":         "sum by (kind, cause) (rate(mlkeeper_failed_writes_total[$__rate_interval]))",
+		"Failed attempts by cause, second": "sum by (kind, cause) (rate(mlkeeper_failed_jobs_total{kind=~\"$kind\"}[$__rate_interval]))",
+		"mlkeeper_new_total":               "sum by (flavour) (rate(mlkeeper_new_total[$__rate_interval]))",
+		"mlkeeper_new":                     "mlkeeper_new",
+		"mlkeeper_new_seconds, p99":        "histogram_quantile(0.99, sum by (le, flavour) (rate(mlkeeper_new_seconds_bucket[$__rate_interval])))",
 	} {
 		if titles[title] != want {
 			t.Errorf("the panel %s has %q", title, titles[title])

@@ -45,7 +45,9 @@ type Options[Owner comparable] struct {
 	Done func(Owner)
 	// Rendering is called when a rendering begins, which makes much garbage.
 	Rendering func()
-	Log       logr.Logger
+	// Failed is called after each run that failed, with the owner and why; nil where nobody counts them.
+	Failed func(owner Owner, cause string)
+	Log    logr.Logger
 }
 
 // Jobs are the jobs of all owners, each by its name.
@@ -177,6 +179,9 @@ func (j *Jobs[Owner]) run(ctx context.Context, slots *limit.Limit, owner Owner, 
 		one.retry = backoff.Retry{}
 	}
 	j.mu.Unlock()
+	if cause := causeOf(result, panicked); cause != "" && j.Failed != nil {
+		j.Failed(owner, cause)
+	}
 	j.Done(owner)
 }
 
@@ -210,6 +215,23 @@ func longestPause(result any, panicked bool) time.Duration {
 		return retryable.Retry()
 	}
 	return 0
+}
+
+// The causes of failures of which a result says nothing.
+const causePanic, causeNoResult = "Panic", "NoResult"
+
+// causeOf is why a run failed; empty where it did not, and where a result that is asked for again does not call that a failure.
+func causeOf(result any, panicked bool) string {
+	switch {
+	case panicked:
+		return causePanic
+	case result == nil:
+		return causeNoResult
+	}
+	if failing, ok := result.(controller.Failing); ok {
+		return failing.Cause()
+	}
+	return ""
 }
 
 // Keep drops the jobs of an owner but for those named, and ends the runs that are under way.

@@ -254,3 +254,37 @@ func TestReleasedResultsAreComputedAgain(t *testing.T) {
 		t.Error("an owner without jobs is kept")
 	}
 }
+
+// failed is a result that tells why its job failed.
+type failed string
+
+func (f failed) Cause() string { return string(f) }
+
+// TestEachFailureIsCountedByItsCause: also that of a job which is not asked for again soon.
+func TestEachFailureIsCountedByItsCause(t *testing.T) {
+	p := newJobs()
+	causes := make(chan string, 100)
+	p.Failed = func(of, cause string) { causes <- of + " " + cause }
+	for name, c := range map[string]struct {
+		job  Job
+		want string
+	}{
+		"a reason":       {func(context.Context) any { return failed("NotFound") }, owner + " NotFound"},
+		"no failure":     {func(context.Context) any { return failed("") }, ""},
+		"asked again":    {func(context.Context) any { return passingFailure(true) }, ""},
+		"another result": {func(context.Context) any { return 1 }, ""},
+		"no result":      {func(context.Context) any { return nil }, owner + " NoResult"},
+		"a panic":        {func(context.Context) any { panic("bug") }, owner + " Panic"},
+	} {
+		p.Get(owner, name, time.Second, c.job)
+		<-p.done
+		got := ""
+		select {
+		case got = <-causes:
+		default:
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

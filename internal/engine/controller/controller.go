@@ -217,6 +217,11 @@ type Retryable interface {
 	Retry() time.Duration
 }
 
+// Failing is implemented by results that tell why their job failed, as the reason of a condition; empty where it did not.
+type Failing interface {
+	Cause() string
+}
+
 // The longest backoff of a job: after a failure that may pass by itself, and after one that most likely needs a change by a user, which
 // may be where no watch reports it.
 const (

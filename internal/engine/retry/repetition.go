@@ -141,7 +141,7 @@ func (s *State) holdRepetitions(actions []decide.Action, request func(plan.Key) 
 // recordRepetition counts the writes of an object with content that it had lately, and those that replace pods. It returns the problem of an
 // object that may be changed again, and until when.
 func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (problems []plan.Problem, due time.Time) {
-	if !r.Wrote || !repeated(r.Action) && !restarts(r.Action) {
+	if !r.Wrote || !Repeated(r.Action) && !restarts(r.Action) {
 		return nil, time.Time{}
 	}
 	if s.repetitions == nil {
@@ -168,9 +168,9 @@ func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (
 	return []plan.Problem{v.problem}, due
 }
 
-// repeated says that a write follows from nothing but what somebody else did to the object: it is not the first one, and not that of another
+// Repeated says that a write follows from nothing but what somebody else did to the object: it is not the first one, and not that of another
 // revision, for which a hook runs anew. What is generated changes when somebody has made what was stored useless.
-func repeated(a decide.Action) bool {
+func Repeated(a decide.Action) bool {
 	switch a.Reason {
 	case decide.ReasonDrift, decide.ReasonPruned, decide.ReasonRecreated:
 		return true
