@@ -82,6 +82,9 @@ func (s *Suite) comeAndGo(t *testing.T, round uint64) {
 	var wg sync.WaitGroup
 	for _, k := range s.kinds {
 		for i := range k.Bases {
+			if k.Bases[i].Server {
+				continue
+			}
 			random := rand.New(rand.NewPCG(uint64(s.Seed), round)) //nolint:gosec // A sample needs no cryptographic randomness.
 			wg.Go(func() {
 				if err := s.comesAndGoes(k, &k.Bases[i], random); err != nil {

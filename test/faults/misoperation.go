@@ -21,11 +21,16 @@ type Base struct {
 	Name string
 	// Prepare makes what the custom resource refers to.
 	Prepare func(*World) error
-	// Manifest is the custom resource. "NS" stands for the namespace.
+	// Manifest is the custom resource. "NS" stands for the namespace, and "SERVER" for the address of a server.
 	Manifest string
+	// Server says that what it is made from comes from a server, which each custom resource has for itself. Two of them differ in the address of
+	// that, so that such a base is part of soaks only.
+	Server bool
 	// Values are further values of fields, by their path without indexes, such as "storage.databaseConfigurations": names of
 	// objects that Prepare made, and values that only the kind knows.
 	Values map[string][]any
+	// Called are the words by which messages of the kind call a field, by its path like Values, where they are for users of another API.
+	Called map[string][]string
 	// Stamp, when set, completes a changed spec as the program does that writes such specs.
 	Stamp func(spec map[string]any)
 	// Remembers says of a difference from a fresh custom resource of the spec that it tells of the way there by documentation.

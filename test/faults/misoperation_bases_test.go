@@ -92,6 +92,9 @@ func kfDefBases() []Base {
 		},
 		// The rendering that was detected once is kept.
 		Remembers: func(_ map[string]any, d Diff) bool { return d.Path == "status.rendering" },
+	}, {
+		Name: "fetched", Server: true, Prepare: prepared(otherSecrets, published(base()).Do), Manifest: strings.Replace(
+			kfDefOf("base", "web", "jobs"), "uri: 'configmap:manifests/manifests.tar.gz'", "uri: 'SERVER/manifests.tar.gz', secretName: server", 1),
 	}}
 }
 
@@ -112,6 +115,10 @@ func seldonBases() []Base {
 		return d.Path == "" && slices.Contains([]string{"secrets/metadata-postgres", "secrets/elastic-credentials"}, d.Object)
 	}
 	return []Base{
+		{
+			Name: "fetched", Server: true, Prepare: prepared(otherSecrets, charts(coreTemplate, enterpriseTemplate), chartServed().Do),
+			Manifest: stackOf("{core: {chart: {repository: SERVER, name: core, version: 1.0.0, secretName: server}}}"),
+		},
 		{Name: "minimal", Prepare: prepare, Manifest: stackOf("{}"), Values: values, Remembers: passwords},
 		{
 			Name: "valued", Prepare: prepare, Manifest: stackOf("{core: {values: {runs: mine}}, enterprise: {values: {runs: theirs}}}"), Values: values,
@@ -132,6 +139,8 @@ func elementBases() []Base {
 	good := payload(`{"predictor":{"minReplicas":1,"model":{"modelFormat":{"name":"sklearn"}}}}`)
 	return []Base{{
 		Name: "deployed", Manifest: deployedElement(), Stamp: ordered,
+		// The runtime's users know the properties of an element, and no CompositionElement.
+		Called: map[string][]string{"content": {"kserveInferenceEntities"}, "pendingContent": {"kserveInferenceEntities"}},
 		Values: map[string][]any{"content.properties": {
 			entities(entity("iris", good)), entities(entity("flowers", good), entity("iris", good)),
 			entities(entity("iris", good), entity("iris", good)), entities(entity("iris", good), entity("roses", good)),

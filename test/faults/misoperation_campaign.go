@@ -78,7 +78,7 @@ func (s *Suite) misoperations() []Plan {
 		all := 0
 		for i := range k.Bases {
 			b := &k.Bases[i]
-			if s.Workloads != nil && !s.Workloads.MatchString(k.Name+"/"+b.Name) {
+			if b.Server || s.Workloads != nil && !s.Workloads.MatchString(k.Name+"/"+b.Name) {
 				continue
 			}
 			ops, err := s.changesOf(k, b)
@@ -345,7 +345,7 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 		m.last, m.stuck = slices.Concat(m.last, op.Edits), false
 		return nil, nil
 	case v.Refused:
-		findings := explained(v, m.origin, op.Edits, m.last)
+		findings := explained(v, m.base, m.origin, op.Edits, m.last)
 		if len(op.Edits) == 0 && m.stuck {
 			findings = append(findings, Finding{Oracle: "O10", Text: "what could not be carried out cannot be put back: " + v.Message})
 		}
@@ -387,7 +387,7 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 		}
 		findings = append(findings, m.untouched(before, against, m.mask, changed)...)
 	}
-	return m.prefixed(op, append(findings, explained(v, m.origin, op.Edits, earlier)...)), nil
+	return m.prefixed(op, append(findings, explained(v, m.base, m.origin, op.Edits, earlier)...)), nil
 }
 
 // counted counts the answer to an operation. The first spec that is put back has an answer of its own, unless the API server refuses it.

@@ -127,6 +127,8 @@ func TestPlansThatFoundSomethingOnceAreTold(t *testing.T) {
 // TestWhatExplainsAVerdict: a message names the field or the value of the write that it is about.
 func TestWhatExplainsAVerdict(t *testing.T) {
 	origin := map[string]any{"image": "example.com/good:v1", "storage": map[string]any{"size": "1Gi", "pvc": "data"}}
+	base := &Base{Called: map[string][]string{"pendingContent": {"modelEntities"}}}
+	pending := []Edit{{Path: "/pendingContent", Value: map[string]any{"version": "1"}}}
 	replicas := []Edit{{Path: "/replicas", Value: int64(-1)}}
 	name := []Edit{{Path: "/storage/secretName", Value: "no-such-thing"}}
 	size := []Edit{{Path: "/storage/size", Value: "-1Gi"}}
@@ -154,6 +156,8 @@ func TestWhatExplainsAVerdict(t *testing.T) {
 		"an edit before that the write has": {"no-such-thing is missing", []Edit{{Path: "/storage/secretName", Value: "good"}}, name, false},
 		"the beginning of a long text":      {"Secret " + strings.Repeat("a", 40) + "… is missing", []Edit{{Path: "/name", Value: strings.Repeat("a", 300)}}, nil, true},
 		"a text with a line break":          {`spec.x: "line\nbreak" is not allowed`, []Edit{{Path: "/y", Value: "line\nbreak"}}, nil, true},
+		"a word of another API":             {"modelEntities: there is none", pending, nil, true},
+		"such a word for another field":     {"modelEntities: there is none", size, nil, false},
 		"no edit":                           {"anything", nil, nil, true},
 	} {
 		for state, v := range map[string]verdict{
@@ -161,12 +165,12 @@ func TestWhatExplainsAVerdict(t *testing.T) {
 			"stalled": {Ready: "False", Stalled: "True", Reason: "R", Message: c.message},
 			"waiting": {Ready: "False", Stalled: "False", Reason: "R", Message: c.message},
 		} {
-			if got := explained(v, origin, c.edits, c.before); len(got) == 0 != c.told {
+			if got := explained(v, base, origin, c.edits, c.before); len(got) == 0 != c.told {
 				t.Errorf("%s, %s: %v", what, state, got)
 			}
 		}
 	}
-	if got := explained(verdict{Ready: "False"}, origin, nil, nil); len(got) != 1 {
+	if got := explained(verdict{Ready: "False"}, base, origin, nil, nil); len(got) != 1 {
 		t.Errorf("without a reason: %v", got)
 	}
 }

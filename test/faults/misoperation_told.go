@@ -17,13 +17,16 @@ const shownOfText, shortest = 30, 3
 
 // explained says whether a verdict on a spec that cannot be carried out tells a user what to correct (O10): the answer of the API server, or the
 // message of the condition, has to name a field that the write changed, or its value. Edits before it count only as far as it puts them back.
-func explained(v verdict, origin map[string]any, edits, before []Edit) []Finding {
+func explained(v verdict, b *Base, origin map[string]any, edits, before []Edit) []Finding {
 	var out []Finding
 	if !v.Refused && v.Reason == "" {
 		out = append(out, Finding{Oracle: "O10", Text: "the condition Ready gives no reason: " + v.String()})
 	}
 	changed := written(origin, edits, before)
-	if len(changed) == 0 || slices.ContainsFunc(changed, func(e Edit) bool { return tells(v.Message, e) }) {
+	told := func(e Edit) bool {
+		return tells(v.Message, e) || slices.ContainsFunc(b.Called[named(segments(e.Path))], func(word string) bool { return len(following(v.Message, word)) > 0 })
+	}
+	if len(changed) == 0 || slices.ContainsFunc(changed, told) {
 		return out
 	}
 	return append(out, Finding{Oracle: "O10", Text: fmt.Sprintf("neither the field nor the value is named for %s: %s", changed[0].Path, v)})

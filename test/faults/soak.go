@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,8 +27,9 @@ const longestWarmup = 15 * time.Minute
 // atRest is for how long nothing changes in the cluster before a sample is taken.
 const atRest = 6 * time.Second
 
-// attempts is how often a custom resource may be made again until it is Ready as in the beginning.
-const attempts = 3
+// attempts is how often a custom resource may be made again until it is Ready as in the beginning. Each but the first fails the soak, and so does
+// more than one in mostRemade returns that needs everything again: a user may have changed what cannot be changed back, but not so often.
+const attempts, mostRemade = 3, 4
 
 // SoakConfig says how long and how fast a soak runs.
 type SoakConfig struct {
@@ -38,6 +40,11 @@ type SoakConfig struct {
 	// Restart kills the API server and starts it again.
 	Restart func()
 }
+
+// The names of what brings a custom resource back, among the actions. remade is first what is made again once, and then what was not Ready after that.
+const returned = "return"
+
+var remade = [2]string{"everything again", "everything once more"}
 
 // restartEvery is in one of how many cycles the API server is restarted, the second one first.
 const restartEvery = 10
@@ -75,6 +82,7 @@ func (s *Suite) Soak(ctx context.Context, cfg SoakConfig) (string, error) {
 	defer func() { k.operator.stop() }()
 	samples, err := k.cycles(ctx)
 	k.report.judge(samples)
+	k.report.judgeReturns()
 	if err != nil {
 		k.report.Failed = append(k.report.Failed, err.Error())
 	}
@@ -110,6 +118,13 @@ func (k *soak) start() error {
 }
 
 func (k *soak) newMember(kind *Kind, b *Base, number uint64) (*member, error) {
+	var from *server
+	if b.Server {
+		from = newServer(func(string, ...any) {})
+		own := *b
+		own.Manifest = strings.ReplaceAll(b.Manifest, "SERVER", from.http.URL)
+		b = &own
+	}
 	ops, err := k.suite.changesOf(kind, b)
 	if err != nil {
 		return nil, err
@@ -121,6 +136,7 @@ func (k *soak) newMember(kind *Kind, b *Base, number uint64) (*member, error) {
 	r := k.suite.newMisrun(kind, b, Plan{Seed: k.suite.Seed, Kind: kind.Name, Workload: b.Name, Campaign: "soak"})
 	r.cancel()
 	r.ctx, r.cancel = context.WithCancel(k.suite.ctx)
+	r.server = from
 	random := rand.New(rand.NewPCG(uint64(k.suite.Seed), 5+number)) //nolint:gosec // Users need no cryptographic randomness.
 	return &member{run: r, soak: k, base: b, origin: origin, ops: ops, random: random}, nil
 }
@@ -286,6 +302,9 @@ func (m *member) use() error {
 }
 
 func (m *member) action() (name string, err error) {
+	if m.server != nil && m.random.IntN(3) == 0 {
+		return "failing server", m.outage()
+	}
 	switch m.random.IntN(10) {
 	default:
 		return "change", m.change()
@@ -328,17 +347,21 @@ func (m *member) recreate() error {
 	if err := m.world.Delete(m.kind.GVK, m.name()); err != nil {
 		return err
 	}
-	err := m.await("the custom resource to be gone", func() error {
+	if err := m.gone(); err != nil {
+		return err
+	}
+	_, err := m.submit(m.base, m.origin)
+	return err
+}
+
+// gone waits until the custom resource, which is being deleted, is gone.
+func (m *member) gone() error {
+	return m.await("the custom resource to be gone", func() error {
 		if m.history.get(m.kind.Resource, m.name()) != nil {
 			return errors.New("it is there")
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	_, err = m.submit(m.base, m.origin)
-	return err
 }
 
 // drifts changes one child as somebody else.
@@ -379,6 +402,22 @@ func (m *member) suffer() error {
 	return client.IgnoreNotFound(err)
 }
 
+// outages are what the server of a member does at times.
+var outages = []Cause{ServerHangs, ServerLate, ServerSlow, ServerGarbage, ServerUntrusted, ServerRedirects}
+
+// outage has the server of the member fail for a while, in which a user requests another fetch, and again afterwards: the pause after an answer that
+// makes no sense may be an hour.
+func (m *member) outage() error {
+	m.plan.Standing = &Standing{Resource: servers, Name: m.base.Name, Cause: outages[m.random.IntN(len(outages))]}
+	end, err := m.serve(m.plan.Standing.Cause)
+	m.pauseFor(5 * m.soak.Pause)
+	err = errors.Join(err, end())
+	for _, cr := range m.history.all(m.kind.Resource) {
+		err = errors.Join(err, m.ask(cr))
+	}
+	return client.IgnoreNotFound(err)
+}
+
 // anyChild is a random child with its key, or nil.
 func (m *member) anyChild() (string, *unstructured.Unstructured) {
 	all := m.children()
@@ -394,12 +433,27 @@ func (m *member) anyChild() (string, *unstructured.Unstructured) {
 	return key, all[key]
 }
 
-// comeBack gives the custom resource its first spec, or makes everything again where that does not lead to Ready: a user may have
-// deleted it, or changed what cannot be changed back.
-func (m *member) comeBack() error {
+// putBack gives the custom resource its first spec, or creates it again where a user has deleted it.
+func (m *member) putBack() (verdict, error) {
+	if u := m.history.get(m.kind.Resource, m.name()); u != nil && u.GetDeletionTimestamp() != nil {
+		if err := m.gone(); err != nil {
+			return verdict{}, err
+		}
+	}
 	v, err := m.replace(m.base, m.origin, false)
+	if apierrors.IsNotFound(err) {
+		return m.submit(m.base, m.origin)
+	}
+	return v, err
+}
+
+// comeBack brings the custom resource back to its first state. Everything is made again where its first spec does not lead to Ready: a user may have changed what cannot be changed back.
+func (m *member) comeBack() error {
+	m.soak.act(returned, nil)
+	v, err := m.putBack()
 	for attempt := 0; (err != nil || !v.ready()) && attempt < attempts; attempt++ {
-		m.soak.act("everything again", nil)
+		m.suite.Log("%s/%s does not come back, attempt %d: %s, %v", m.kind.Name, m.base.Name, attempt, short(v.String()), err)
+		m.soak.act(remade[min(attempt, 1)], nil)
 		m.world.clear()
 		err = m.await("everything to be gone", func() error {
 			for key := range m.history.all("") {

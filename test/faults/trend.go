@@ -63,7 +63,7 @@ type series struct {
 	// Tolerance is how much it may grow per hour.
 	Tolerance float64 `json:"tolerance"`
 	trend
-	// Verdict is empty for a series that is flat.
+	// Verdict is empty for a series of which the whole interval is within the tolerance.
 	Verdict string `json:"verdict,omitempty"`
 }
 
@@ -72,17 +72,44 @@ var tolerances = map[string]float64{
 	heapBytes: 1 << 20, spanBytes: 4 << 20, stackBytes: 4 << 20, residentBytes: 4 << 20, goroutines: 2, openFiles: 1, "": 2,
 }
 
-// judge estimates the trend of a series. It fails when the whole interval is above the tolerance, so that chance alone fails one of
-// forty flat series whose tolerance is zero, and hardly any with a tolerance.
+// judge estimates the trend of a series. It is right only where the whole interval is within the tolerance: what may grow by more was not shown to be
+// kept in bounds, whether it was seen to grow or the samples are too few to tell.
 func (s *series) judge() {
 	s.trend = trendOf(s.Hours, s.Values)
 	s.Tolerance = tolerances[""]
 	if t, named := tolerances[s.Name]; named {
 		s.Tolerance = t
 	}
-	if s.Low > s.Tolerance {
-		s.Verdict = fmt.Sprintf("grows by %s to %s per hour", amount(s.Name, s.Low), amount(s.Name, s.High))
+	low, high := amount(s.Name, s.Low), amount(s.Name, s.High)
+	switch {
+	case s.High <= s.Tolerance:
+	case s.Low > s.Tolerance:
+		s.Verdict = fmt.Sprintf("grows by %s to %s per hour", low, high)
+	case s.Low > 0:
+		s.Verdict = fmt.Sprintf("grows by %s to %s per hour, and may be above the tolerance%s", low, high, s.needed())
+	default:
+		s.Verdict = fmt.Sprintf("too short to tell: between %s and %s per hour%s", low, high, s.needed())
 	}
+}
+
+// needed says for how long samples have to be taken until the interval is no wider than the tolerance. The width of the interval of a slope falls with
+// the time to the power of 3/2 where the samples come at the same rate: its square is in proportion to the variance of the samples, and in inverse
+// proportion to their number and to the square of the time.
+func (s *series) needed() string {
+	width := s.High - s.Low
+	if width <= s.Tolerance {
+		return "" // The slope is about the tolerance, which no longer soak changes.
+	}
+	hours := (s.Hours[len(s.Hours)-1] - s.Hours[0]) * math.Pow(width/s.Tolerance, 2.0/3)
+	return fmt.Sprintf("; samples over about %.1f h are needed", math.Ceil(10*hours)/10)
+}
+
+// steadily says in words how a series that is right behaves.
+func (s *series) steadily() string {
+	if s.Low > 0 {
+		return "grows within the tolerance"
+	}
+	return "flat"
 }
 
 // steady says that the series never changed.
@@ -147,6 +174,17 @@ func (r *soakReport) judge(samples []sample) {
 	}
 }
 
+// judgeReturns fails the report where too many custom resources did not come back by their first spec, and where a fresh one was not Ready.
+func (r *soakReport) judgeReturns() {
+	all, again, more := r.Actions[returned], r.Actions[remade[0]], r.Actions[remade[1]]
+	if again*mostRemade > all {
+		r.Failed = append(r.Failed, fmt.Sprintf("%d of %d returns needed everything again; one in %d may", again, all, mostRemade))
+	}
+	if more > 0 {
+		r.Failed = append(r.Failed, fmt.Sprintf("%d custom resources were not Ready although everything had been made again", more))
+	}
+}
+
 // write writes the report as JSON and as a table.
 func (r *soakReport) write(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -175,7 +213,7 @@ func (r *soakReport) String() string {
 		}
 		verdict := s.Verdict
 		if verdict == "" {
-			verdict = "flat"
+			verdict = s.steadily()
 		}
 		show := func(v float64) string { return amount(s.Name, v) }
 		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s to %s | %s | %s |\n", s.Name, len(s.Values), show(s.Values[0]), show(s.Values[len(s.Values)-1]),

@@ -1,7 +1,9 @@
 package faults
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +59,77 @@ func TestTrendIntervalsHoldTheSlope(t *testing.T) {
 	}
 }
 
+// wavering are 20 values, of samplesOf two hours, that grow by so much per hour and waver by so much.
+func wavering(perHour, by float64) []float64 {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // A sample needs no cryptographic randomness.
+	out := make([]float64, 20)
+	for i := range out {
+		out[i] = 100<<20 + perHour*float64(i)/10 + by*random.NormFloat64()
+	}
+	return out
+}
+
+// TestASoakIsToldHowLongItHasToBe: in the time that the verdict on a short soak names, the interval gets about as narrow as the tolerance.
+func TestASoakIsToldHowLongItHasToBe(t *testing.T) {
+	for _, slope := range []float64{0, 1 << 20, 8 << 20} {
+		narrow, named := 0, 0
+		for try := range uint64(50) {
+			random := rand.New(rand.NewPCG(try, 2)) //nolint:gosec // A sample needs no cryptographic randomness.
+			of := func(hours float64) *series {
+				s := &series{Name: residentBytes}
+				for at := 0.0; at < hours; at += 1.0 / 60 {
+					s.Hours, s.Values = append(s.Hours, at), append(s.Values, slope*at+(3<<20)*random.NormFloat64())
+				}
+				s.judge()
+				return s
+			}
+			hours, s := 0.0, of(0.3)
+			i := strings.LastIndex(s.Verdict, "about ")
+			if i < 0 {
+				continue
+			}
+			if _, err := fmt.Sscanf(s.Verdict[i:], "about %g h", &hours); err != nil {
+				t.Fatalf("%s: %v", s.Verdict, err)
+			}
+			named++
+			if s = of(hours); s.High-s.Low < 1.5*s.Tolerance {
+				narrow++
+			}
+		}
+		if named < 30 || narrow < named*9/10 {
+			t.Errorf("%s: of %d soaks of the time that was named, %d had narrow intervals", amount(residentBytes, slope), named, narrow)
+		}
+	}
+}
+
+// TestASoakFailsForWhatDoesNotComeBack: a user may change what cannot be changed back, but what is made again in an empty namespace has to be Ready.
+func TestASoakFailsForWhatDoesNotComeBack(t *testing.T) {
+	for _, c := range []struct {
+		all, again, more int
+		want             string
+	}{
+		{0, 0, 0, ""},
+		{8, 2, 0, ""},
+		{8, 3, 0, "3 of 8 returns needed everything again; one in 4 may"},
+		{8, 1, 1, "1 custom resources were not Ready although everything had been made again"},
+	} {
+		r := soakReport{Actions: map[string]int{returned: c.all, remade[0]: c.again, remade[1]: c.more}}
+		r.judgeReturns()
+		if got := strings.Join(r.Failed, "; "); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+// TestGrowthWithinTheToleranceIsNotCalledFlat: a reader of the report is to see it.
+func TestGrowthWithinTheToleranceIsNotCalledFlat(t *testing.T) {
+	var r soakReport
+	r.judge(samplesOf(residentBytes, wavering(3<<20, 0.02*(1<<20))...))
+	if len(r.Failed) > 0 || !strings.Contains(r.String(), "| grows within the tolerance |") {
+		t.Errorf("%s", &r)
+	}
+}
+
 // samplesOf are samples of one figure.
 func samplesOf(name string, values ...float64) []sample {
 	var out []sample
@@ -75,10 +148,13 @@ func TestSoakFailsForWhatGrows(t *testing.T) {
 		fails  string
 	}{
 		{"a map that forgets to delete", some, []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "grows by"},
-		{"a map that comes and goes", some, []float64{1, 2, 1, 3, 1, 2, 1, 2, 1, 3}, ""},
-		{"a map that fills up once", some, []float64{1, 1, 1, 1, 2, 2, 2, 2, 2, 2}, ""},
+		{"a map that comes and goes", some, slices.Repeat([]float64{1, 2, 1, 3, 1, 2, 1, 2, 1, 3}, 4), ""},
+		{"a map that comes and goes, for too short a time", some, []float64{1, 9, 2, 7, 3, 9, 1, 8, 2, 9}, "h are needed"},
+		{"a map that fills up once", some, []float64{1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2}, ""},
 		{"a map that shrinks", some, []float64{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, ""},
 		{"memory within its tolerance", heapBytes, []float64{1, 10e3, 20e3, 30e3, 40e3, 50e3, 60e3, 70e3}, ""},
+		{"memory that grows by what is about its tolerance", heapBytes, wavering(0.95*(1<<20), 0.3*(1<<20)), "may be above the tolerance"},
+		{"memory that wavers", residentBytes, wavering(0, 8<<20), "too short to tell"},
 		{"memory above its tolerance", heapBytes, []float64{1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 7e6, 8e6}, "grows by"},
 		{"too few samples", openFiles, []float64{7, 7, 7}, "too few"},
 	} {
