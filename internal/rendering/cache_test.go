@@ -273,6 +273,20 @@ func TestTheLastResultStandsWhileANewOneIsMadeAndWhenThatFails(t *testing.T) {
 	}
 }
 
+// TestTheLastResultStandsAlthoughNobodyElseHoldsIt: the engine forgets the result of a job once it asks for another, and no plan may hold it.
+func TestTheLastResultStandsAlthoughNobodyElseHoldsIt(t *testing.T) {
+	b := newBench(t)
+	want := b.run().Content
+	clear(b.cluster.Answers)
+	runtime.GC()
+	runtime.GC()
+	b.job.Inputs = "others"
+	got, done, _ := b.get()
+	if done || !got.Rendered() || got.Inputs != "inputs" || got.Content != want {
+		t.Errorf("while the job runs: %+v, %v", got, done)
+	}
+}
+
 func TestNothingSurvivesIntoANamesake(t *testing.T) {
 	b := newBench(t)
 	b.run()
