@@ -1,11 +1,20 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	fakedynamic "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -15,6 +24,7 @@ import (
 	"mlkeeper.dev/internal/engine/shard"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
+	"mlkeeper.dev/test/cluster"
 )
 
 // TestAnObjectThatIsStillToBeCreatedIsEnqueuedAtTheStart: no watch has it, so that only the namespaces of the custom resources tell of it. It
@@ -60,4 +70,48 @@ func TestAnObjectThatIsStillToBeCreatedIsEnqueuedAtTheStart(t *testing.T) {
 			t.Errorf("%s, enqueued are %v, not %v", name, got, c.want)
 		}
 	}
+}
+
+// TestTargetsAreKnownOnceTheirListHasCome: until then nobody knows which exist, and the wire neither creates one nor removes entries.
+func TestTargetsAreKnownOnceTheirListHasCome(t *testing.T) {
+	configMaps := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	asked, answer := make(chan struct{}, 10), make(chan struct{})
+	server := fakedynamic.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		configMaps.GroupVersion().WithResource("configmaps"): "ConfigMapList",
+	})
+	server.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked <- struct{}{}
+		<-answer
+		return false, nil, nil
+	})
+	m := watch.New(watch.Options{Catalog: catalogOf(t), Dynamic: server, Clock: clock.RealClock{}, Log: logr.Discard()})
+	m.WatchTargets("slow", configMaps, "", "", nil, nil)
+	m.WatchTargets("absent", schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1beta1", Kind: "InferenceService"}, "", "", nil, nil)
+	var of wiring.Source = targets{m}
+	synced := func(when string, want map[string]bool) {
+		t.Helper()
+		for wire, want := range want {
+			if of.TargetsSynced(wire) != want {
+				t.Errorf("%s, all targets of wire %s are known: %t", when, wire, !want)
+			}
+		}
+	}
+	synced("before the start", map[string]bool{"slow": false, "absent": true, "undeclared": false})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = m.Start(ctx)
+	}()
+	<-asked
+	synced("while the list hangs", map[string]bool{"slow": false, "absent": true, "undeclared": false})
+	close(answer)
+	cluster.Eventually(t, 20*time.Second, func() error {
+		if !of.TargetsSynced("slow") {
+			return errors.New("the list has come, and counts for nothing")
+		}
+		return nil
+	})
+	cancel()
+	<-ended
 }
