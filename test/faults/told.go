@@ -18,38 +18,38 @@ type telling struct {
 
 // tellings are those of every cause. The expressions match whole reasons, and words that stand in no name of a child.
 var tellings = map[Cause]telling{
-	Foreign:       tells(`ResourceConflict|NotHandedOver`, `rename or delete that object|hand it over|delete the ConfigMap`),
-	ForeignMarked: tells(`ResourceConflict|NotHandedOver`, `rename or delete that object|hand it over|delete the ConfigMap`),
-	Quota:         tells(`QuotaExceeded`, `raise the ResourceQuota of namespace`),
-	Policy:        tells(`AdmissionDenied`, `change what the policy objects to`),
-	WebhookDown:   tells(`WebhookUnavailable`, `repair the server of the webhook "down\.faults\.test"`),
-	Forbidden:     tells(`Forbidden`, `grant the right`),
-	Immutable:     tells(`ImmutableField`, `undo the change, or delete the object`),
-	Invalid:       tells(`Invalid`, `correct the field`),
-	Terminating:   tells(`NamespaceTerminating`, `create the resource again in another namespace`),
-	Held:          tells(`Progressing`, `finalizers`),
-	Retaken:       tells(`FieldOwnershipCeded`, `remove one of the two declarations`),
-	Reverted:      tells(`FieldOwnershipCeded`, `remove one of the two declarations`),
-	Removed:       tells(`RepairBackOff`, `find out who changes it`),
-	Unmarked:      tells(`RepairBackOff`, `find out who changes it`),
-	Emptied:       tells(`RepairBackOff`, `find out who changes it`),
-	Deleted:       tells(`RecreationBackOff`, `find out who deletes it`),
-	APIRemoved:    tells(`Progressing`, `install what provides it`),
+	Foreign:       newTelling(`ResourceConflict|NotHandedOver`, `rename or delete that object|hand it over|delete the ConfigMap`),
+	ForeignMarked: newTelling(`ResourceConflict|NotHandedOver`, `rename or delete that object|hand it over|delete the ConfigMap`),
+	Quota:         newTelling(`QuotaExceeded`, `raise the ResourceQuota of namespace`),
+	Policy:        newTelling(`AdmissionDenied`, `change what the policy objects to`),
+	WebhookDown:   newTelling(`WebhookUnavailable`, `repair the server of the webhook "down\.faults\.test"`),
+	Forbidden:     newTelling(`Forbidden`, `grant the right`),
+	Immutable:     newTelling(`ImmutableField`, `undo the change, or delete the object`),
+	Invalid:       newTelling(`Invalid`, `correct the field`),
+	Terminating:   newTelling(`NamespaceTerminating`, `create the resource again in another namespace`),
+	Held:          newTelling(`Progressing`, `finalizers`),
+	Retaken:       newTelling(`FieldOwnershipCeded`, `remove one of the two declarations`),
+	Reverted:      newTelling(`FieldOwnershipCeded`, `remove one of the two declarations`),
+	Removed:       newTelling(`RepairBackOff`, `find out who changes it`),
+	Unmarked:      newTelling(`RepairBackOff`, `find out who changes it`),
+	Emptied:       newTelling(`RepairBackOff`, `find out who changes it`),
+	Deleted:       newTelling(`RecreationBackOff`, `find out who deletes it`),
+	APIRemoved:    newTelling(`Progressing`, `install what provides it`),
 	// The field is named, and whether it is missed only a user knows.
-	FieldRemoved:  tells(`Ready`, ``),
-	TypeChanged:   tells(`Invalid`, `correct the field`),
-	FieldRequired: tells(`Invalid`, `correct the field`),
+	FieldRemoved:  newTelling(`Ready`, ``),
+	TypeChanged:   newTelling(`Invalid`, `correct the field`),
+	FieldRequired: newTelling(`Invalid`, `correct the field`),
 	// The model servers in pods are the user's, who has their logs.
-	ServerHangs:     tells(`Unreachable|EndpointUnreachable`, `growing pauses|REST endpoint`),
-	ServerLate:      tells(`Unreachable|EndpointUnreachable`, `growing pauses|REST endpoint`),
-	ServerSlow:      tells(`Fetching|Unreachable|ModelsUnavailable`, ``),
-	ServerGarbage:   tells(`ArchiveInvalid|ModelsUnavailable`, ``),
-	ServerUntrusted: tells(`Unreachable`, `add the CA that signed`),
-	ServerRedirects: tells(`RedirectRefused|ModelsUnavailable`, `use the URL that it redirects to|answered 302`),
+	ServerHangs:     newTelling(`Unreachable|EndpointUnreachable`, `growing pauses|REST endpoint`),
+	ServerLate:      newTelling(`Unreachable|EndpointUnreachable`, `growing pauses|REST endpoint`),
+	ServerSlow:      newTelling(`Fetching|Unreachable|ModelsUnavailable`, ``),
+	ServerGarbage:   newTelling(`ArchiveInvalid|ModelsUnavailable`, ``),
+	ServerUntrusted: newTelling(`Unreachable`, `add the CA that signed`),
+	ServerRedirects: newTelling(`RedirectRefused|ModelsUnavailable`, `use the URL that it redirects to|answered 302`),
 }
 
-// tells makes a telling of expressions.
-func tells(reason, remedy string) telling {
+// newTelling makes a telling of expressions.
+func newTelling(reason, remedy string) telling {
 	out := telling{reason: regexp.MustCompile(`^(` + reason + `)$`)}
 	if remedy != "" {
 		out.remedy = regexp.MustCompile(remedy)
