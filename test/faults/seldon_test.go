@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing/fstest"
@@ -190,6 +191,9 @@ func image(deployment, want string) func(*World) error {
 	}
 }
 
+// notInCreate are the children that full has beside those of create.
+var notInCreate = regexp.MustCompile(`/(stack-revisions|metadata-postgres|elastic-credentials|seldon-internal-.*|seldon-gateway|default)$`)
+
 // seldonWorkloads are what users do with a SeldonOperator.
 func seldonWorkloads() []Workload {
 	create := []Step{
@@ -199,7 +203,7 @@ func seldonWorkloads() []Workload {
 	without, _, _ := strings.Cut(coreTemplate, "---\napiVersion: admissionregistration")
 	return []Workload{
 		{Name: "create", Short: true, Steady: true, Steps: create},
-		{Name: "full", Steady: true, Steps: []Step{
+		{Name: "full", Steady: true, Stands: notInCreate, Steps: []Step{
 			{Name: "charts", Until: func(*World) error { return nil }, Do: chartsOf(map[string]string{
 				"core": coreTemplate, "enterprise": enterpriseTemplate, "catalogue": catalogueTemplate, "payloadstore": payloadTemplate,
 			})},

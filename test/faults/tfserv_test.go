@@ -149,7 +149,10 @@ func tfservWorkloads() []Workload {
 	return []Workload{
 		{Name: "create-seed", Short: true, Steady: true, Steps: seed},
 		{Name: "create-inline", Short: true, Steady: true, Steps: inline},
-		{Name: "full", Steady: true, Steps: []Step{apply("create", fullTfserv, nil)}},
+		{
+			Name: "full", Steady: true, Stands: regexp.MustCompile(`^(deployments|scaledobjects|ingresses|httproutes|grpcroutes)\.|/tfs-(grpc|canary.*|config-.*)$`),
+			Steps: []Step{apply("create", fullTfserv, nil)},
+		},
 		{
 			Name: "autoscaled", Steady: true, Stands: regexp.MustCompile(`^horizontalpodautoscalers\.`),
 			Steps: []Step{apply("create", autoscaledTfserv, nil)},

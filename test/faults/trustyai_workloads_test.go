@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,6 +23,9 @@ var (
 	database = []Step{apply("create", credentials+databaseService, nil)}
 )
 
+// whatUsersAskFor are the children that full has beside those of create-secured.
+var whatUsersAskFor = regexp.MustCompile(`^(ingresses|httproutes|backendtlspolicies|poddisruptionbudgets)\.|-gateway-ca$`)
+
 // trustyAIWorkloads are what users do with a TrustyAIService.
 func trustyAIWorkloads() []Workload {
 	return slices.Concat(creations(), updates(), deletions(), referenced(), shapes(), adoptions())
@@ -32,7 +36,7 @@ func creations() []Workload {
 	return []Workload{
 		{Name: "create-plain", Short: true, Steady: true, Steps: plain},
 		{Name: "create-secured", Short: true, Steady: true, Steps: secured},
-		{Name: "full", Steady: true, Steps: full},
+		{Name: "full", Steady: true, Stands: whatUsersAskFor, Steps: full},
 		{Name: "create-database", Steady: true, Steps: database},
 		{
 			Name: "collide", Setup: plain, Steps: []Step{
