@@ -29,7 +29,7 @@ const atRest = 6 * time.Second
 
 // attempts is how often a custom resource may be made again until it is Ready as in the beginning. Each but the first fails the soak, and so does
 // more than one in mostRemade returns that needs everything again: a user may have changed what cannot be changed back, but not so often.
-const attempts, mostRemade = 3, 4
+const attempts, mostRemade = 3, 10
 
 // SoakConfig says how long and how fast a soak runs.
 type SoakConfig struct {

@@ -109,9 +109,9 @@ func TestASoakFailsForWhatDoesNotComeBack(t *testing.T) {
 		want             string
 	}{
 		{0, 0, 0, ""},
-		{8, 2, 0, ""},
-		{8, 3, 0, "3 of 8 returns needed everything again; one in 4 may"},
-		{8, 1, 1, "1 custom resources were not Ready although everything had been made again"},
+		{20, 2, 0, ""},
+		{20, 3, 0, "3 of 20 returns needed everything again; one in 10 may"},
+		{20, 1, 1, "1 custom resources were not Ready although everything had been made again"},
 	} {
 		r := soakReport{Actions: map[string]int{returned: c.all, remade[0]: c.again, remade[1]: c.more}}
 		r.judgeReturns()
