@@ -120,8 +120,12 @@ func TestCleanerWaitsNoLongerThanItsContext(t *testing.T) {
 		synctest.Wait()
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+		began := time.Now()
 		if _, _, err := cleaner.Clean(short, object(t, `{apiVersion: h/v1, kind: Widget}`)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("beside a request that hangs: %v", err)
+		}
+		if waited := time.Since(began); waited != time.Minute {
+			t.Errorf("beside a request that hangs, who has a minute waits for %s", waited)
 		}
 		if _, _, err := cleaner.Clean(t.Context(), object(t, small1)); err != nil {
 			t.Errorf("of another group version: %v", err)
