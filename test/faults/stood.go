@@ -24,10 +24,9 @@ const (
 )
 
 // endIsWatched says that a watch tells the end of the cause: the object that had the name is deleted, the finalizer is gone, or the API is
-// served again. An object without MLKeeper's labels is watched only where it may stand for the child (internal/engine/retry, rejection).
+// served again.
 func (r *run) endIsWatched() bool {
-	t := r.plan.Standing
-	return t.Cause == Foreign && r.kind.yields(t.Resource, t.Name) || slices.Contains([]Cause{ForeignMarked, Held, APIRemoved}, t.Cause)
+	return slices.Contains([]Cause{Foreign, ForeignMarked, Held, APIRemoved}, r.plan.Standing.Cause)
 }
 
 // overdone says what the operator did too much of since the cause began: no request too often within a second, and no object written, or

@@ -74,11 +74,11 @@ func TestACauseWhoseEndAWatchTellsIsNoticedAtOnce(t *testing.T) {
 		after time.Duration
 		late  bool
 	}{
-		"at once":                        {Held, time.Second, false},
-		"when the pause is over":         {Held, 8 * time.Second, true},
-		"no watch tells it":              {Quota, 8 * time.Second, false},
-		"the name of a marked object":    {ForeignMarked, 8 * time.Second, true},
-		"an object that nothing watches": {Foreign, 8 * time.Second, false},
+		"at once":                      {Held, time.Second, false},
+		"when the pause is over":       {Held, 8 * time.Second, true},
+		"no watch tells it":            {Quota, 8 * time.Second, false},
+		"the name of a marked object":  {ForeignMarked, 8 * time.Second, true},
+		"the name of any other object": {Foreign, 8 * time.Second, true},
 	} {
 		r := stands(c.cause, false)
 		r.wrote("services", "s", 201, over.Add(c.after))
