@@ -143,7 +143,7 @@ func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedStat
 	}
 	meta.SetStatusCondition(&cr.Status.Conditions, metav1.Condition{
 		Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: facts.Result.Failure.Reason,
-		Message:            controller.Cut(means+facts.Result.Failure.Message, maxMessage),
+		Message:            controller.Cut(means+facts.Result.Failure.Advice(), maxMessage),
 		ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
 	})
 }

@@ -326,9 +326,12 @@ func TestWhatIsReportedOfAFailure(t *testing.T) {
 			result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Reason: plan.ReasonFetching, Message: "m"}},
 			true, "", "what was rendered before is used: m",
 		},
-		"it may pass, beside the content": {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, true, "", "what the repositories gave before is used, since they cannot be asked now: m"},
-		"it may pass, beside older":       {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, false, "m; what was rendered before stays declared", ""},
-		"it lasts":                        {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Terminal, Message: "m"}}, true, "m; what was rendered before stays declared", ""},
+		"it may pass, beside the content": {
+			result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Message: "m", Remedy: "do"}},
+			true, "", "what the repositories gave before is used, since they cannot be asked now: m; do",
+		},
+		"it may pass, beside older": {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, false, "m; what was rendered before stays declared", ""},
+		"it lasts":                  {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Terminal, Message: "m"}}, true, "m; what was rendered before stays declared", ""},
 	} {
 		problem, warning := c.result.Report(c.current)
 		if (problem == nil) != (c.problem == "") || problem != nil && problem.Message != c.problem || warning != c.warning {

@@ -87,9 +87,9 @@ func (r *Result[C]) Report(current bool) (problem *plan.Problem, warning string)
 		return nil, ""
 	case r.Failure.Reason == plan.ReasonFetching && r.Rendered() && current:
 		// The repositories were asked, and what they gave could not be rendered.
-		return nil, "what was rendered before is used: " + r.Failure.Message
+		return nil, "what was rendered before is used: " + r.Failure.Advice()
 	case r.Failure.Class == plan.Waiting && r.Rendered() && current:
-		return nil, "what the repositories gave before is used, since they cannot be asked now: " + r.Failure.Message
+		return nil, "what the repositories gave before is used, since they cannot be asked now: " + r.Failure.Advice()
 	}
 	out := *r.Failure
 	if r.Rendered() {

@@ -299,15 +299,19 @@ func MayPrune(problems []Problem) bool {
 
 // Error prints the problem as one line: field, value, message, remedy.
 func (p Problem) Error() string {
-	s := p.Message
-	if p.Field != "" {
-		s = p.Field + ": " + s
-		if p.Value != "" {
-			s = p.Field + " (" + p.Value + "): " + p.Message
-		}
+	switch {
+	case p.Field == "":
+		return p.Advice()
+	case p.Value == "":
+		return p.Field + ": " + p.Advice()
 	}
-	if p.Remedy != "" {
-		s += "; " + p.Remedy
+	return p.Field + " (" + p.Value + "): " + p.Advice()
+}
+
+// Advice is the message with the remedy, for a text that names field and value otherwise.
+func (p Problem) Advice() string {
+	if p.Remedy == "" {
+		return p.Message
 	}
-	return s
+	return p.Message + "; " + p.Remedy
 }
