@@ -29,7 +29,8 @@ type Base struct {
 	// Values are further values of fields, by their path without indexes, such as "storage.databaseConfigurations": names of
 	// objects that Prepare made, and values that only the kind knows.
 	Values map[string][]any
-	// Called are the words by which messages of the kind call a field, by its path like Values, where they are for users of another API.
+	// Called are the words by which messages of the kind call a field, and those below it, by its path like Values: where messages are for users of
+	// another API, or name what Kubernetes waits with.
 	Called map[string][]string
 	// Stamp, when set, completes a changed spec as the program does that writes such specs.
 	Stamp func(spec map[string]any)

@@ -69,10 +69,12 @@ func trustyAIBases() []Base {
 	wired := func(spec map[string]any, d Diff) bool {
 		return fmt.Sprint(spec["replicas"]) == "0" && wiredObject.MatchString(d.Object+" "+d.Path)
 	}
+	// Whether a node takes the pods is up to Kubernetes, and told as what the Deployment waits with.
+	called := map[string][]string{"scheduling": {"waiting for Deployment"}, "resources": {"waiting for Deployment"}}
 	return []Base{
-		{Name: "adr", Prepare: prepared(plainVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(monitored), Values: values, Remembers: wired},
-		{Name: "upstream", Prepare: prepared(securedVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(securedService), Values: values, Remembers: wired},
-		{Name: "database", Prepare: prepared(meshConfig + model + credentials + otherSecrets), Manifest: one(databaseService), Values: values, Remembers: wired},
+		{Name: "adr", Prepare: prepared(plainVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(monitored), Values: values, Called: called, Remembers: wired},
+		{Name: "upstream", Prepare: prepared(securedVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(securedService), Values: values, Called: called, Remembers: wired},
+		{Name: "database", Prepare: prepared(meshConfig + model + credentials + otherSecrets), Manifest: one(databaseService), Values: values, Called: called, Remembers: wired},
 	}
 }
 

@@ -157,6 +157,7 @@ func TestWhatExplainsAVerdict(t *testing.T) {
 		"the beginning of a long text":      {"Secret " + strings.Repeat("a", 40) + "… is missing", []Edit{{Path: "/name", Value: strings.Repeat("a", 300)}}, nil, true},
 		"a text with a line break":          {`spec.x: "line\nbreak" is not allowed`, []Edit{{Path: "/y", Value: "line\nbreak"}}, nil, true},
 		"a word of another API":             {"modelEntities: there is none", pending, nil, true},
+		"such a word for a field below it":  {"modelEntities: there is none", []Edit{{Path: "/pendingContent/version", Value: "2"}}, nil, true},
 		"such a word for another field":     {"modelEntities: there is none", size, nil, false},
 		"no edit":                           {"anything", nil, nil, true},
 	} {

@@ -24,12 +24,24 @@ func explained(v verdict, b *Base, origin map[string]any, edits, before []Edit) 
 	}
 	changed := written(origin, edits, before)
 	told := func(e Edit) bool {
-		return tells(v.Message, e) || slices.ContainsFunc(b.Called[named(segments(e.Path))], func(word string) bool { return len(following(v.Message, word)) > 0 })
+		return tells(v.Message, e) || slices.ContainsFunc(b.words(e), func(word string) bool { return len(following(v.Message, word)) > 0 })
 	}
 	if len(changed) == 0 || slices.ContainsFunc(changed, told) {
 		return out
 	}
 	return append(out, Finding{Oracle: "O10", Text: fmt.Sprintf("neither the field nor the value is named for %s: %s", changed[0].Path, v)})
+}
+
+// words are those by which messages call the field of an edit.
+func (b *Base) words(e Edit) []string {
+	var out []string
+	path := named(segments(e.Path)) + "."
+	for _, of := range slices.Sorted(maps.Keys(b.Called)) {
+		if strings.HasPrefix(path, of+".") {
+			out = append(out, b.Called[of]...)
+		}
+	}
+	return out
 }
 
 // written are the changes of a write: its edits, and what it puts back of those before it.
