@@ -19,7 +19,7 @@ import (
 )
 
 // standingAtOnce is how many times more plans of this campaign run at once than of others.
-const standingAtOnce = 2
+const standingAtOnce = 4
 
 // standings are the plans of the campaign "standing": every cause that can stand on a child, on every child of every steady
 // workload; every cause that can stand on an API, once for every resource of the children of a kind; and every cause that can stand on a
