@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Compare how MLKeeper renders the applications of Kubeflow's example with what kustomize build gives. MANIFESTS is the folder of a checkout
-# of github.com/kubeflow/manifests. One of v1.3.0 or v1.3.1 has KfDefs in place of the example: of these the script compares how many objects
-# they have with what kfctl's kustomize gave. Without a checkout nothing is tested: the script says NOT RUN then, and with REQUIRE=1 it fails.
-# What the kustomizations refer to by address comes from the network, or from git repositories and files below REMOTES, such as
+# of github.com/kubeflow/manifests. Releases up to v1.3.1 have KfDefs in place of the example: of these the script compares how many objects
+# they have, and which, with what kfctl made of them. Without a checkout nothing is tested: the script says NOT RUN then, and with REQUIRE=1
+# it fails. What the kustomizations refer to by address comes from the network, or from git repositories and files below REMOTES, such as
 # REMOTES/github.com/argoproj/argo-workflows.
 # Usage: test-kubeflow.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tests='^TestRealKubeflow'
-if [[ -e ${MANIFESTS-}/distributions/kfdef/kfctl_aws.v1.3.0.yaml ]]; then
+if [[ -d ${MANIFESTS-}/kfdef || -d ${MANIFESTS-}/distributions/kfdef ]]; then
   tests='^TestKfctlRenderedAsMany$'
 elif [[ ! -e ${MANIFESTS-}/example/kustomization.yaml ]]; then
   echo "test-kubeflow: NOT RUN, since MANIFESTS (${MANIFESTS:-empty}) names no checkout of github.com/kubeflow/manifests" >&2
