@@ -32,6 +32,7 @@ func hideFields(docs []*yaml.Node) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	for _, doc := range docs {
+		unfold(doc)
 		if err := encoder.Encode(doc); err != nil {
 			return nil, err
 		}

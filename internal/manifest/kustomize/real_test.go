@@ -189,7 +189,12 @@ func plainKustomize(t *testing.T, in Input, a Application, cut bool) (map[string
 	}
 	out := map[string]*unstructured.Unstructured{}
 	for _, r := range result.Resources() {
-		raw, err := r.MarshalJSON()
+		// Not r.MarshalJSON, which adds empty lines to folded texts.
+		content, err := r.Map()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := json.Marshal(content)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,7 +75,7 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 	if _, err := w.enter(p.entry); err != nil {
 		return nil, p.warnings, err
 	}
-	objects, err := run(p)
+	objects, err := run(p, w.exact)
 	if v := w.done[path.Join(mount, dir)]; w.exact && len(objects) == 0 && v != nil && v.k.Kind == types.ComponentKind {
 		return nil, p.warnings, fmt.Errorf("the folder %q is a Component, which changes what others render: "+
 			"name it in kustomizeConfig.components, and a kustomization in repoRef.path", dir)
@@ -243,8 +243,8 @@ func wrap(in Input, a Application, dir string) (prepared, error) {
 	return out, nil
 }
 
-// run has kustomize render a prepared tree.
-func run(p prepared) ([]*unstructured.Unstructured, error) {
+// run has kustomize render a prepared tree. exact says that the objects are those of kustomize build.
+func run(p prepared, exact bool) ([]*unstructured.Unstructured, error) {
 	result, err := build(p.tree, p.entry)
 	if err != nil {
 		return nil, fmt.Errorf("kustomize refuses its files: %s: correct them in the repository", repositoryPaths(err))
@@ -256,7 +256,15 @@ func run(p prepared) ([]*unstructured.Unstructured, error) {
 			}
 		}
 	}
-	return collect(result)
+	if exact {
+		return collect(result)
+	}
+	for _, r := range result.Resources() {
+		unfold(r.YNode())
+	}
+	objects, err := collect(result)
+	placeSubjects(objects)
+	return objects, err
 }
 
 func build(t *tree, entry string) (resmap.ResMap, error) {
