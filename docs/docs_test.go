@@ -179,7 +179,7 @@ func fields(prefix string, typ reflect.Type) []string {
 }
 
 // sameComponent are the fields of the other components of a SeldonOperator.
-var sameComponent = regexp.MustCompile(`^spec\.(enterprise|analytics|catalogue|payloadstore)\.(values|chart|crds|suspend|deletionPolicy|recreateStatefulSets|upgrade|driftDetection|healthCheckExprs)`)
+var sameComponent = regexp.MustCompile(`^spec\.(enterprise|analytics|catalogue|payloadstore)\.(values|chart|crds|suspend|deletionPolicy|recreateStatefulSets|upgrade|driftDetection|healthCheckExprs|patches|commonMetadata)`)
 
 func TestEveryFieldIsDocumented(t *testing.T) {
 	for page, spec := range map[string]reflect.Type{

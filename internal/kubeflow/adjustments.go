@@ -14,6 +14,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // variables are the values that post-build substitution takes from objects, by the place of the application.
@@ -65,22 +66,10 @@ func variablesOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfD
 
 // adjustmentsOf is what a KfDef changes in what an application renders.
 func adjustmentsOf(a kubeflowv1.Application, substitute map[string]string) kustomize.Adjustments {
-	out := kustomize.Adjustments{
-		TargetNamespace: a.TargetNamespace, NamePrefix: a.NamePrefix, NameSuffix: a.NameSuffix, Substitute: substitute,
-	}
+	out := rendering.AdjustmentsOf(a.Patches, a.CommonMetadata)
+	out.TargetNamespace, out.NamePrefix, out.NameSuffix, out.Substitute = a.TargetNamespace, a.NamePrefix, a.NameSuffix, substitute
 	if a.KustomizeConfig != nil {
 		out.Components = a.KustomizeConfig.Components
-	}
-	if m := a.CommonMetadata; m != nil {
-		out.Labels, out.Annotations = m.Labels, m.Annotations
-	}
-	for _, p := range a.Patches {
-		one := kustomize.Patch{Patch: p.Patch}
-		if p.Target != nil {
-			target := kustomize.Selector(*p.Target)
-			one.Target = &target
-		}
-		out.Patches = append(out.Patches, one)
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
@@ -118,11 +119,11 @@ func TestAdjustmentsOfASpec(t *testing.T) {
 	a := kubeflowv1.Application{
 		KustomizeConfig: &kubeflowv1.KustomizeConfig{Components: []string{"c"}},
 		Adjustments: kubeflowv1.Adjustments{
-			Patches: []kubeflowv1.Patch{{Patch: "p"}, {Patch: "q", Target: &kubeflowv1.PatchTarget{
+			Patches: []keeper.Patch{{Patch: "p"}, {Patch: "q", Target: &keeper.PatchTarget{
 				Group: "g", Version: "v", Kind: "k", Namespace: "s", Name: "n", AnnotationSelector: "a", LabelSelector: "l",
 			}}},
 			TargetNamespace: "t", NamePrefix: "pre", NameSuffix: "suf",
-			CommonMetadata: &kubeflowv1.CommonMetadata{Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"}},
+			CommonMetadata: &keeper.CommonMetadata{Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"}},
 		},
 	}
 	want := kustomize.Adjustments{

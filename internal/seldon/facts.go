@@ -134,7 +134,7 @@ type Result = rendering.Result[Content]
 type Content struct {
 	// Chart and Version are those of the archive.
 	Chart, Version string
-	// ValuesDigest is a keyed digest of all values.
+	// ValuesDigest is a keyed digest of all values, patches and metadata.
 	ValuesDigest string
 	revision
 	// DefinitionsVersion is the newest version of the chart so far.

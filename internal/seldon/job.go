@@ -1,6 +1,7 @@
 package seldon
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -21,6 +22,7 @@ import (
 	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/convert"
 	"mlkeeper.dev/internal/manifest/helm"
+	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
@@ -58,7 +60,7 @@ func (r request) job(cr *v1alpha1.SeldonOperator) rendering.Job[Content] {
 	return rendering.Job[Content]{
 		Subject: subject(cr, r.component),
 		Inputs: rendering.Digest(string(cr.UID), []any{
-			r.chart, r.from.Versions, r.values, r.spec.HealthCheckExprs, r.cluster.Version, r.user, string(r.keys.data[entrySeed]), r.rolledBack(), r.adopts,
+			r.chart, r.from.Versions, r.values, r.spec.Patches, r.spec.CommonMetadata, r.spec.HealthCheckExprs, r.cluster.Version, r.user, string(r.keys.data[entrySeed]), r.rolledBack(), r.adopts,
 		}),
 		Trigger: cr.Annotations[keeper.ReconcileAtAnnotation], Every: r.every(), Sources: []rendering.Source{r.from},
 		Changed: r.changed, Render: r.render,
@@ -95,11 +97,12 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	if r.overlay != nil {
 		r.values = helm.Merge(r.overlay(chart.Version), r.given)
 	}
-	digest := r.keys.digestValues(r.values)
+	adjustments := rendering.AdjustmentsOf(r.spec.Patches, r.spec.CommonMetadata)
+	digest := r.digest(adjustments.Any())
 	credentials := r.keys.of(r.name)
 	in := helm.Input{
 		Chart: chart, Release: r.release, Namespace: r.namespace, Values: r.values,
-		Cluster: r.cluster, Generated: credentials, Lookup: r.lookup(run.Live), Workers: r.settings.Workers,
+		Cluster: r.cluster, Generated: credentials, Lookup: r.lookup(run.Live), Workers: r.settings.Workers, Adjustments: adjustments,
 		Secret: slices.ContainsFunc(r.spec.ValuesFrom, func(ref v1alpha1.ValuesReference) bool { return ref.Kind == gvkSecret.Kind }),
 	}
 	rendered, now, err := r.renderRevision(ctx, run, in, credentials, next(r.recorded, run.Result.Sources[0].Digest, digest), digest)
@@ -229,7 +232,16 @@ func (k *keys) digestPair(name string, pair helm.Pair) string {
 
 // digestValues is a digest of values that tells nobody what they are (invariant 16): its key is the seed, which only who may read the Secret
 // knows. The UID of the SeldonOperator is known to everybody who reads the digest in its status.
-func (k *keys) digestValues(v values) string { return rendering.Digest(string(k.data[entrySeed]), v) }
+func (k *keys) digestValues(v any) string { return rendering.Digest(string(k.data[entrySeed]), v) }
+
+// digest tells the revisions of a chart apart: by its values, and its patches and metadata where it has some. Without them it is the one that
+// builds without them have recorded.
+func (r request) digest(adjusted bool) string {
+	if !adjusted {
+		return r.keys.digestValues(r.values)
+	}
+	return r.keys.digestValues([]any{r.values, r.spec.Patches, r.spec.CommonMetadata})
+}
 
 // noCertificate says that the chart asks for a certificate that cannot be made. Its names are not told, since they may be of a Secret.
 func (r request) noCertificate() plan.Problem {
@@ -254,6 +266,12 @@ func (r request) failure(err error) *plan.Problem {
 	}
 	if problem := (plan.Problem{}); errors.As(err, &problem) {
 		return &problem
+	}
+	if wrong := (*kustomize.FieldError)(nil); errors.As(err, &wrong) {
+		return &plan.Problem{
+			Class: plan.Terminal, Reason: reasonChartFailed, Field: r.field + "." + wrong.Field, Value: cmp.Or(wrong.Value, r.from.Name),
+			Message: wrong.Why, Remedy: "correct or remove it; kustomize build shows the same of what helm template prints",
+		}
 	}
 	if unfit := (*helm.UnfitError)(nil); errors.As(err, &unfit) {
 		return &plan.Problem{

@@ -1,5 +1,7 @@
 package v1
 
+import keeper "mlkeeper.dev/api/keeper/v1alpha1"
+
 // Adjustments change what an application renders. Their names and meanings are those of Flux's Kustomization. They need the rendering
 // Kustomize: with Kfctl, an application that has one fails.
 type Adjustments struct {
@@ -7,7 +9,7 @@ type Adjustments struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	Patches []Patch `json:"patches,omitempty"`
+	Patches []keeper.Patch `json:"patches,omitempty"`
 	// targetNamespace is the namespace that all objects of the application are put into, whatever their files name. A Namespace of the
 	// application is renamed to it, as by the field namespace of a kustomization.
 	// +optional
@@ -27,67 +29,10 @@ type Adjustments struct {
 	NameSuffix string `json:"nameSuffix,omitempty"`
 	// commonMetadata is set on all objects, in place of what they have under the same names.
 	// +optional
-	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
+	CommonMetadata *keeper.CommonMetadata `json:"commonMetadata,omitempty"`
 	// postBuild replaces variables in what the application renders. Without it nothing is looked for.
 	// +optional
 	PostBuild *PostBuild `json:"postBuild,omitempty"`
-}
-
-// Patch changes objects of an application, as the patches of a kustomization do.
-type Patch struct {
-	// patch is a strategic merge patch or a list of JSON patch operations (RFC 6902), as YAML or JSON in place.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=65536
-	Patch string `json:"patch"`
-	// target selects the objects. A strategic merge patch without it applies to the object that it names; the operations of a JSON patch
-	// need it.
-	// +optional
-	Target *PatchTarget `json:"target,omitempty"`
-}
-
-// PatchTarget selects objects: those for which every field that is given matches.
-type PatchTarget struct {
-	// group is the API group.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	Group string `json:"group,omitempty"`
-	// version is the version of the API group.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Version string `json:"version,omitempty"`
-	// kind is the kind.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Kind string `json:"kind,omitempty"`
-	// namespace is a regular expression for the whole namespace.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	Namespace string `json:"namespace,omitempty"`
-	// name is a regular expression for the whole name, without the hash that kustomize adds to generated ones.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
-	// annotationSelector selects by annotations, in the syntax of label selectors.
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	AnnotationSelector string `json:"annotationSelector,omitempty"`
-	// labelSelector selects by labels.
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	LabelSelector string `json:"labelSelector,omitempty"`
-}
-
-// CommonMetadata are labels and annotations.
-type CommonMetadata struct {
-	// annotations are set on all objects.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// labels are set on all objects, but not in selectors and pod templates.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // PostBuild replaces variables after the build: ${NAME} by its value, ${NAME:=VALUE} by VALUE where it has none. $${NAME} stays ${NAME}.

@@ -95,6 +95,16 @@ type Component struct {
 	// each. Definitions among the templates of a chart are objects like all others.
 	// +optional
 	CRDs CRDPolicy `json:"crds,omitempty"`
+	// patches are applied to what the templates of the chart render, in this order, hooks included, and not to the definitions in its folder
+	// crds. Other patches are another revision, as other values are.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Patches []keeper.Patch `json:"patches,omitempty"`
+	// commonMetadata is set after the patches on the same objects, in place of what they have under the same names. Another one is another
+	// revision.
+	// +optional
+	CommonMetadata *keeper.CommonMetadata `json:"commonMetadata,omitempty"`
 	// suspend leaves the objects of the component as they are.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`

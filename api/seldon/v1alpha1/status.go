@@ -27,11 +27,11 @@ type ComponentStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=80
 	Digest string `json:"digest,omitempty"`
-	// valuesDigest is a keyed digest of all values that the chart was rendered with.
+	// valuesDigest is a keyed digest of all values that the chart was rendered with, and of its patches and commonMetadata where it has some.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ValuesDigest string `json:"valuesDigest,omitempty"`
-	// revision counts the charts and values that the component was rendered from, as the revision of a Helm release does; the first is 1.
+	// revision counts the charts, values and patches that the component was rendered from, as that of a Helm release does; the first is 1.
 	// Templates see it as .Release.Revision.
 	// +optional
 	Revision int32 `json:"revision,omitempty"`
@@ -81,7 +81,7 @@ type ComponentRevision struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
-	// digest is the sha256 of the chart's archive, and valuesDigest a keyed digest of all values.
+	// digest is the sha256 of the chart's archive, and valuesDigest a keyed digest of all values, patches and commonMetadata.
 	// +optional
 	// +kubebuilder:validation:MaxLength=80
 	Digest string `json:"digest,omitempty"`

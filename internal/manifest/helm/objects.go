@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mlkeeper.dev/internal/manifest/bounded"
+	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/objectmeta"
 )
 
@@ -39,6 +41,8 @@ type decoder struct {
 	out                  *Rendered
 	asked                *templateFunctions
 	count, bytes, values int
+	// rendered are the objects of the templates, where they are adjusted before hooks are told from the others.
+	rendered []*unstructured.Unstructured
 }
 
 // file takes the objects of one rendered file.
@@ -102,6 +106,33 @@ func (d *decoder) object(file string, content map[string]any, definitions bool) 
 	if d.values += bounded.Values(u.Object); d.values > maxValues {
 		return fmt.Errorf("chart %s renders objects of more than %d values: split it", d.in.Chart.Name, maxValues)
 	}
+	if d.in.Adjustments.Any() && !definitions {
+		d.rendered = append(d.rendered, u)
+		return d.check(file, u)
+	}
+	return d.sort(file, u, definitions)
+}
+
+// adjust adjusts all objects of the templates together, hooks included, and sorts them then. So does Helm 4 with what it has post-rendered
+// (pkg/action, renderResources, PostRenderStrategyCombined): a patch may make a hook of an object. Helm 3 left hooks out.
+func (d *decoder) adjust() error {
+	objects, err := d.in.Adjustments.Adjust(d.rendered)
+	if wrong := (*kustomize.FieldError)(nil); errors.As(err, &wrong) {
+		wrong.Why = d.asked.tell(errors.New(wrong.Why), "it cannot be applied to what the chart renders")
+	}
+	if err != nil {
+		return err
+	}
+	for _, u := range objects {
+		if err := d.sort("a patch of it", u, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sort puts an object into its list.
+func (d *decoder) sort(file string, u *unstructured.Unstructured, definitions bool) error {
 	unstructured.RemoveNestedField(u.Object, "status")
 	to := &d.out.Objects
 	switch _, isHook := annotation(u, hookAnnotation); {
@@ -112,11 +143,19 @@ func (d *decoder) object(file string, content map[string]any, definitions bool) 
 			return nil
 		}
 	}
-	if err := objectmeta.Check(u.Object); err != nil {
-		return fmt.Errorf("chart %s: %s: %s %s: %w in its template or its values", d.in.Chart.Name, file, u.GetKind(), u.GetName(), err)
+	if err := d.check(file, u); err != nil {
+		return err
 	}
 	relabel(u)
 	*to = append(*to, u)
+	return nil
+}
+
+// check refuses an object whose labels or annotations are no texts.
+func (d *decoder) check(file string, u *unstructured.Unstructured) error {
+	if err := objectmeta.Check(u.Object); err != nil {
+		return fmt.Errorf("chart %s: %s: %s %s: %w in its template or its values", d.in.Chart.Name, file, u.GetKind(), u.GetName(), err)
+	}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mlkeeper.dev/internal/manifest/bounded"
+	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/manifest/worker"
 )
 
@@ -37,6 +38,8 @@ type Input struct {
 	// Secret says that some of the values are secret. No text of an error quotes values then, nor what templates are told of Secrets and
 	// of generated credentials.
 	Secret bool
+	// Adjustments are the patches and the metadata of what the templates render, hooks included.
+	Adjustments kustomize.Adjustments
 	// Lookup answers the templates' lookup: the content of one object, or of a list where the name is empty; nil where there is
 	// none. Without it nothing is ever found.
 	Lookup func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error)
@@ -61,7 +64,8 @@ type Rendered struct {
 }
 
 // Render renders a chart in a process of its own, which is ended when it takes too long or too much. The error is one sentence
-// with the remedy; it is ErrUnavailable where the chart is not at fault, and an UnfitError where no values would have it installed.
+// with the remedy; it is ErrUnavailable where the chart is not at fault, an UnfitError where no values would have it installed, and a
+// kustomize.FieldError where the Adjustments are at fault.
 func Render(ctx context.Context, in Input) (Rendered, error) {
 	return renderInWorker(ctx, in, maxTime)
 }
@@ -116,6 +120,9 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 		if err := d.file(name, files[name], false); err != nil {
 			return Rendered{}, err
 		}
+	}
+	if err := d.adjust(); err != nil {
+		return Rendered{}, err
 	}
 	sortHooks(out.Before)
 	sortHooks(out.After)

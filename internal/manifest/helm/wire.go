@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"mlkeeper.dev/internal/manifest/bounded"
+	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/manifest/worker"
 )
 
@@ -18,6 +19,7 @@ type job struct {
 	Revision                           int
 	Upgrade, Secret                    bool
 	Since                              time.Time
+	Adjustments                        kustomize.Adjustments
 }
 
 // chartTree is the name of that tree.
@@ -56,6 +58,7 @@ type result struct {
 	Warnings     bounded.Warnings
 	Error        string
 	Unfit        *UnfitError
+	Wrong        *kustomize.FieldError
 }
 
 // The lists of the objects of a chart.

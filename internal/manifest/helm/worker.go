@@ -47,18 +47,20 @@ func renderInWorker(ctx context.Context, in Input, within time.Duration) (Render
 		Kind: kind, Namespace: in.Namespace, StepTime: within, TotalTime: within, Handlers: handlers,
 		Input: job{
 			Chart: in.Chart.Name, Release: in.Release, Namespace: in.Namespace, Version: in.Cluster.Version, Values: values,
-			Revision: in.Revision, Upgrade: in.Upgrade, Secret: in.Secret, Since: in.Generated.Since(),
+			Revision: in.Revision, Upgrade: in.Upgrade, Secret: in.Secret, Since: in.Generated.Since(), Adjustments: in.Adjustments,
 		},
 	})
 	switch {
 	case errors.As(err, new(*worker.LimitError)):
-		return Rendered{}, fmt.Errorf("chart %s: %w: simplify its templates", in.Chart.Name, err)
+		return Rendered{}, fmt.Errorf("chart %s: %w: simplify its templates, or its patches", in.Chart.Name, err)
 	case errors.Is(err, ErrUnavailable):
 		return Rendered{}, err
 	case err != nil || done == nil:
 		return Rendered{}, fmt.Errorf("chart %s: rendering it ended too early (%w): try helm template on it", in.Chart.Name, err)
 	case done.Unfit != nil:
 		return Rendered{}, done.Unfit
+	case done.Wrong != nil:
+		return Rendered{}, done.Wrong
 	case done.Error != "":
 		return Rendered{}, errors.New(done.Error)
 	}
@@ -78,7 +80,7 @@ func work(from *worker.Parent) error {
 	c := &parent{from: from, since: j.Since}
 	rendered, err := render(context.Background(), Input{
 		Chart: &Chart{Name: j.Chart, tree: from.Tree(chartTree)}, Release: j.Release, Namespace: j.Namespace, Values: values,
-		Revision: j.Revision, Upgrade: j.Upgrade, Secret: j.Secret, Generated: c, Lookup: c.Lookup,
+		Revision: j.Revision, Upgrade: j.Upgrade, Secret: j.Secret, Generated: c, Lookup: c.Lookup, Adjustments: j.Adjustments,
 		Cluster: Cluster{Version: j.Version, Serves: c.Serves, All: c.All},
 	})
 	out := resultOf(rendered)
@@ -96,6 +98,9 @@ func work(from *worker.Parent) error {
 		out = result{Error: bounded.Text(err.Error(), maxError)}
 		if unfit := (*UnfitError)(nil); errors.As(err, &unfit) {
 			out.Unfit = &UnfitError{Why: bounded.Text(unfit.Why, maxError), Remedy: unfit.Remedy}
+		}
+		if errors.As(err, &out.Wrong) {
+			out.Wrong.Why = bounded.Text(out.Wrong.Why, maxError)
 		}
 	}
 	_, err = worker.Call[bool](from, methodDone, out)

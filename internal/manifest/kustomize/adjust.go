@@ -63,6 +63,9 @@ func (a *Adjustments) fields() []string {
 	return out
 }
 
+// Any says that there are some.
+func (a *Adjustments) Any() bool { return len(a.fields()) > 0 }
+
 // around says that a kustomization around the application is needed.
 func (a *Adjustments) around() bool {
 	return len(a.Components)+len(a.Patches) > 0 || a.TargetNamespace+a.NamePrefix+a.NameSuffix != ""

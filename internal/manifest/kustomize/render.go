@@ -245,7 +245,7 @@ func wrap(in Input, a Application, dir string) (prepared, error) {
 
 // run has kustomize render a prepared tree. exact says that the objects are those of kustomize build.
 func run(p prepared, exact bool) ([]*unstructured.Unstructured, error) {
-	result, err := build(p.tree, p.entry)
+	result, err := build(p.tree, p.entry, krusty.ReorderOptionLegacy)
 	if err != nil {
 		return nil, fmt.Errorf("kustomize refuses its files: %s: correct them in the repository", repositoryPaths(err))
 	}
@@ -256,20 +256,22 @@ func run(p prepared, exact bool) ([]*unstructured.Unstructured, error) {
 			}
 		}
 	}
-	if exact {
-		return collect(result)
-	}
-	for _, r := range result.Resources() {
-		unfold(r.YNode())
+	if !exact {
+		for _, r := range result.Resources() {
+			unfold(r.YNode())
+		}
 	}
 	objects, err := collect(result)
-	placeSubjects(objects)
+	if !exact {
+		placeSubjects(objects)
+	}
+	sortByKind(objects)
 	return objects, err
 }
 
-func build(t *tree, entry string) (resmap.ResMap, error) {
+func build(t *tree, entry string, order krusty.ReorderOption) (resmap.ResMap, error) {
 	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionLegacy
+	options.Reorder = order
 	// Files may lie beside the folder of a kustomization, as in trees of 2020: the tree itself keeps them in the repository.
 	options.LoadRestrictions = types.LoadRestrictionsNone
 	return krusty.MakeKustomizer(options).Run(t, entry)
@@ -305,6 +307,5 @@ func collect(result resmap.ResMap) ([]*unstructured.Unstructured, error) {
 		restoreFields(u)
 		objects = append(objects, u)
 	}
-	sortByKind(objects)
 	return objects, nil
 }
