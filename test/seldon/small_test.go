@@ -26,6 +26,7 @@ func TestLife(t *testing.T) {
 	t.Run("Credentials", func(t *testing.T) { credentials(t, c, ns) })
 	t.Run("Suspend", func(t *testing.T) { suspended(t, c, ns) })
 	t.Run("BadValues", func(t *testing.T) { badValues(t, c, ns) })
+	t.Run("Patches", func(t *testing.T) { patched(t, c, ns) })
 	t.Run("TemplatesWithoutEnd", func(t *testing.T) { endless(t, c, ns) })
 	t.Run("WhatCannotBeChanged", func(t *testing.T) { upgraded(t, c, ns) })
 	t.Run("TheDetectorsAlias", func(t *testing.T) { aliased(t, c, ns) })
