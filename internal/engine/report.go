@@ -146,7 +146,7 @@ func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.ObservedSta
 		}
 		state := s.objectState(p, a)
 		seen.Objects[a.Key] = state
-		if state.Current || p.ignoreHealth[a.Key] {
+		if state.Current || p.ignoreHealth[a.Key] && a.Reason != decide.ReasonTerminating {
 			continue
 		}
 		seen.Ready = false

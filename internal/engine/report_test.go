@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	testclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
@@ -124,6 +125,26 @@ func TestAnAnnotatedDeploymentIsNotAmiss(t *testing.T) {
 		}
 		if got := p.lagging(seen); got != c.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestWhatIsBeingDeletedIsNotAsDeclared: the health of an autoscaler or a budget does not count for Ready. That one is being deleted does.
+func TestWhatIsBeingDeletedIsNotAsDeclared(t *testing.T) {
+	s, _ := bareStacks()
+	key := plan.Key{GroupKind: schema.GroupKind{Group: "policy", Kind: "PodDisruptionBudget"}, Namespace: "a", Name: "x"}
+	for name, c := range map[string]struct {
+		action decide.Action
+		ready  bool
+	}{
+		"its health is not good": {decide.Action{Verb: decide.Leave}, true},
+		"it is being deleted":    {decide.Action{Verb: decide.Wait, Reason: decide.ReasonTerminating, Detail: "it to be gone"}, false},
+	} {
+		p := passOf("a", newState("uid"), "")
+		c.action.Key, c.action.Object.Desired = key, &unstructured.Unstructured{}
+		p.actions, p.ignoreHealth = []decide.Action{c.action}, map[plan.Key]bool{key: true}
+		if seen := s.summarize(p); seen.Ready != c.ready || !c.ready && seen.Waiting != "waiting for it to be gone" {
+			t.Errorf("%s: Ready %t, waiting %q", name, seen.Ready, seen.Waiting)
 		}
 	}
 }

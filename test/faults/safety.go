@@ -97,7 +97,7 @@ func (r *run) premature(ref *reference, ready Event, past map[string][]Event) st
 		if good {
 			seen[r.inSnapshot(key)] = true
 		}
-		if ours && !good {
+		if ours && !good && (r.kind.Apart == nil || !r.kind.Apart.MatchString(key)) {
 			return key + " was not ready"
 		}
 	}

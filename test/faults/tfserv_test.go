@@ -33,7 +33,9 @@ func tfserv() *Kind {
 			`scaledobjects\.keda\.sh/tfs`, `ingresses\.networking\.k8s\.io/tfs`, `httproutes\.gateway\.networking\.k8s\.io/tfs`,
 			`grpcroutes\.gateway\.networking\.k8s\.io/tfs`, `deployments\.apps/tfs-canary`, `services/tfs-canary-service`,
 			`configmaps/tfs-canary-config-[0-9a-f]{8}`, `servicemonitors\.monitoring\.coreos\.com/tfs-canary`),
-		Asks: true, Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
+		// docs/tfserv.md, "Canary".
+		Apart: regexp.MustCompile(`^(deployments\.apps/tfs-canary|services/tfs-canary-service)$`),
+		Asks:  true, Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
 		Asking: func(pods http.RoundTripper) harness.Register {
 			return fixture.TfservControllerOf(tfserving.Settings{ModelsEvery: patienceWithServers}, pods)
 		},

@@ -96,7 +96,7 @@ type Object struct {
 	Health HealthRules
 	// Replicas says who has spec.replicas of an object that exists.
 	Replicas Replicas
-	// IgnoreHealth says that the object's health does not count for Ready.
+	// IgnoreHealth says that the object's health does not count for Ready. That it is being deleted does.
 	IgnoreHealth bool
 	// Step orders the objects of a stage: nothing of a step is created or changed before the steps below it are as declared and healthy.
 	// What is as declared is repaired meanwhile. A step of which a Hook has not completed holds back the steps above it for as long as
