@@ -26,9 +26,14 @@ import (
 // releases are those of kubeflow/manifests with KfDefs, each with a file of its own. Of a checkout the first counts whose file is there:
 // a later release has the KfDefs of the earlier ones, too.
 var releases = [][2]string{
-	{"v1.3.0", "distributions/kfdef/kfctl_aws.v1.3.0.yaml"}, {"v1.2.0", "kfdef/kfctl_aws.v1.2.0.yaml"},
-	{"v1.1-branch", "kfdef/kfctl_aws.v1.1.0.yaml"}, {"v1.0.2", "kfdef/kfctl_gcp_iap.v1.0.2.yaml"}, {"v1.1.0", "kfdef/kfctl_aws.v1.0.2.yaml"},
-	{"v1.0.1", "kfdef/kfctl_aws.v1.0.1.yaml"}, {"v1.0.0", "kfdef/kfctl_aws.v1.0.0.yaml"}, {"v0.7-branch", "kfdef/kfctl_aws.0.7.1.yaml"},
+	{"v1.3.0", "distributions/kfdef/kfctl_aws.v1.3.0.yaml"},
+	{"v1.2.0", "kfdef/kfctl_aws.v1.2.0.yaml"},
+	{"v1.1-branch", "kfdef/kfctl_aws.v1.1.0.yaml"},
+	{"v1.0.2", "kfdef/kfctl_gcp_iap.v1.0.2.yaml"},
+	{"v1.1.0", "kfdef/kfctl_aws.v1.0.2.yaml"},
+	{"v1.0.1", "kfdef/kfctl_aws.v1.0.1.yaml"},
+	{"v1.0.0", "kfdef/kfctl_aws.v1.0.0.yaml"},
+	{"v0.7-branch", "kfdef/kfctl_aws.0.7.1.yaml"},
 	{"v0.7.0-rc.2", "kfdef/kfctl_existing_arrikto.yaml"},
 }
 

@@ -64,8 +64,11 @@ func TestSubjectsHaveTheNamespaceOfTheirAccount(t *testing.T) {
 		kind, name, namespace string
 		subject               int
 	}{
-		{"RoleBinding", "own", "istio", 0}, {"RoleBinding", "given", "elsewhere", 0}, {"RoleBinding", "none", "", 0},
-		{"ClusterRoleBinding", "everywhere", "", 0}, {"ClusterRoleBinding", "everywhere", "elsewhere", 1},
+		{"RoleBinding", "own", "istio", 0},
+		{"RoleBinding", "given", "elsewhere", 0},
+		{"RoleBinding", "none", "", 0},
+		{"ClusterRoleBinding", "everywhere", "", 0},
+		{"ClusterRoleBinding", "everywhere", "elsewhere", 1},
 	} {
 		subjects, _, _ := unstructured.NestedSlice(find(t, r, want.kind, want.name).Object, "subjects")
 		if got, _ := subjects[want.subject].(map[string]any)["namespace"].(string); got != want.namespace {
