@@ -26,9 +26,9 @@ import (
 // reconciliation is one reconcile of one custom resource. Each field says which step sets it.
 type reconciliation[C client.Object, F any] struct {
 	key    client.ObjectKey
-	began  time.Time
-	before C // The custom resource as read; set at the start and never changed.
-	cr     C // A copy whose status report fills.
+	began  time.Time // What became due since then is due when the reconcile ends.
+	before C         // The custom resource as read; set at the start and never changed.
+	cr     C         // A copy whose status report fills.
 	stack  plan.Stack
 	state  *reconcileState
 	reader *reader.Reader

@@ -60,7 +60,8 @@ func (r request) job(cr *v1alpha1.SeldonOperator) rendering.Job[Content] {
 	return rendering.Job[Content]{
 		Subject: subject(cr, r.component),
 		Inputs: rendering.Digest(string(cr.UID), []any{
-			r.chart, r.from.Versions, r.values, r.spec.Patches, r.spec.CommonMetadata, r.spec.HealthCheckExprs, r.cluster.Version, r.user, string(r.keys.data[entrySeed]), r.rolledBack(), r.adopts,
+			r.chart, r.from.Versions, r.values, r.spec.Patches, r.spec.CommonMetadata, r.spec.HealthCheckExprs,
+			r.cluster.Version, r.user, string(r.keys.data[entrySeed]), r.rolledBack(), r.adopts,
 		}),
 		Trigger: cr.Annotations[keeper.ReconcileAtAnnotation], Every: r.every(), Sources: []rendering.Source{r.from},
 		Changed: r.changed, Render: r.render,

@@ -71,11 +71,15 @@ func trustyAIBases() []Base {
 	}
 	// Whether a node takes the pods is up to Kubernetes, and told as what the Deployment waits with.
 	called := map[string][]string{"scheduling": {"waiting for Deployment"}, "resources": {"waiting for Deployment"}}
-	return []Base{
-		{Name: "adr", Prepare: prepared(plainVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(monitored), Values: values, Called: called, Remembers: wired},
-		{Name: "upstream", Prepare: prepared(securedVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(securedService), Values: values, Called: called, Remembers: wired},
-		{Name: "database", Prepare: prepared(meshConfig + model + credentials + otherSecrets), Manifest: one(databaseService), Values: values, Called: called, Remembers: wired},
+	out := []Base{
+		{Name: "adr", Prepare: prepared(plainVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(monitored)},
+		{Name: "upstream", Prepare: prepared(securedVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(securedService)},
+		{Name: "database", Prepare: prepared(meshConfig + model + credentials + otherSecrets), Manifest: one(databaseService)},
 	}
+	for i := range out {
+		out[i].Values, out[i].Called, out[i].Remembers = values, called, wired
+	}
+	return out
 }
 
 // wiredObject matches what a TrustyAIService writes into the objects of others, and what its status says of that.

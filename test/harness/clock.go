@@ -37,3 +37,18 @@ func (s SlowClock) Now() time.Time { return s.began.Add(time.Since(s.began) / 20
 
 // Since is how much time has passed on the clock.
 func (s SlowClock) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
+
+// StoppedClock is a clock on which no time passes, so that no pause ends. Its timers are the real ones.
+type StoppedClock struct {
+	clock.RealClock
+	at time.Time
+}
+
+// NewStoppedClock stops at the present.
+func NewStoppedClock() StoppedClock { return StoppedClock{at: time.Now()} }
+
+// Now is the time on the clock.
+func (s StoppedClock) Now() time.Time { return s.at }
+
+// Since is how much time has passed on the clock.
+func (s StoppedClock) Since(t time.Time) time.Duration { return s.at.Sub(t) }

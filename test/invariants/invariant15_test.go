@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/bundle"
@@ -172,19 +171,10 @@ func TestInvariant15AWatchThatCannotBeOpenedIsTold(t *testing.T) {
 	b.ready("later")
 }
 
-// stopped is a clock on which no pause ends.
-type stopped struct {
-	clock.RealClock
-	at time.Time
-}
-
-func (s stopped) Now() time.Time                  { return s.at }
-func (s stopped) Since(t time.Time) time.Duration { return s.at.Sub(t) }
-
 // TestInvariant15ANameThatIsFreeAgainIsNoticedByAWatch: the object of another owner has no label by which children are watched. Each attempt
 // follows from a watch, since no pause ends.
 func TestInvariant15ANameThatIsFreeAgainIsNoticedByAWatch(t *testing.T) {
-	b := open(t, options{Options: harness.Options{Engine: engine.Options{Clock: stopped{at: time.Now()}}}})
+	b := open(t, options{Options: harness.Options{Engine: engine.Options{Clock: harness.NewStoppedClock()}}})
 	role := b.ns + "-role"
 	b.c.Apply(t, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"},"data":{"k":"theirs"}}
 ---

@@ -354,10 +354,9 @@ func (r *Reader) WatchLost(ctx context.Context, p plan.Plan) (ended bool) {
 		if p.Has(plan.Key{GroupKind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name}) {
 			continue
 		}
-		r.used = append(r.used, ref)
-		// The custom resource is enqueued once the watch is open. What keeps it from opening is told when the object is read the next time.
-		there, synced, err := r.shared.Informers.Reference(ctx, r.referrer, ref.GVK, ref.Namespace, ref.Name)
-		ended = ended || found && err == nil && synced && there == nil
+		// What keeps the watch from opening is told when the object is read the next time.
+		there, known := r.Occupied(ctx, ref.GVK, ref.Namespace, ref.Name)
+		ended = ended || found && known && !there
 	}
 	return ended
 }

@@ -16,10 +16,9 @@ import (
 
 // rejection is a write that the API server rejected. Where no watch reports the end of the cause (quota, admission, rights), it is tried again
 // when its pause is over, whatever is rendered meanwhile; so is one whose name another owner has, and at once when a watch reports that the name is
-// free. Where only another input helps, it is tried when
-// something else is rendered, and after the pause when an event comes. Both are tried at once when the user changed or asked for
-// something, the schema of the kind changed, or the object is another one. The pauses grow for as long as the same object is rejected for the same reason: content that
-// differs in every reconcile does not reset them.
+// free. Where only another input helps, it is tried when something else is rendered, and after the pause when an event comes. Both are tried at
+// once when the user changed or asked for something, the schema of the kind changed, or the object is another one. The pauses grow for as long as
+// the same object is rejected for the same reason: content that differs in every reconcile does not reset them.
 type rejection struct {
 	retry backoff.Retry
 	// digest and request are those of the rejected write, uid that of the object that it was for.
