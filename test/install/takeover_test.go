@@ -262,7 +262,7 @@ func TestMakeOverUpstreamsDefinition(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, webhook answers %t", by.name, answers), func(t *testing.T) {
 				webhookAnswers(t, c, answers)
 				o := stands(t, c, trustyaiService, by.args...)
-				injectAuthority(t, c)
+				injectAuthority(t, c, answers)
 				checksAlike(t, c, o.definition, answers)
 				force := "FORCE="
 				if answers {
@@ -294,10 +294,22 @@ func TestMakeOverUpstreamsDefinition(t *testing.T) {
 	}
 }
 
-// injectAuthority writes the authority of the webhook's certificate into upstream's definition, as OpenShift's service-ca does at the annotation
-// service.beta.openshift.io/inject-cabundle (trustyai-service-operator at 11c335b, config/components/tas/patches).
-func injectAuthority(t *testing.T, c *cluster.Cluster) {
+// injectAuthority has the authority of the webhook's certificate in upstream's definition, as OpenShift's service-ca writes it at the annotation
+// service.beta.openshift.io/inject-cabundle (trustyai-service-operator at 11c335b, config/components/tas/patches). While the webhook answers, the
+// devcluster writes that of the pod, and puts it in the place of any other.
+func injectAuthority(t *testing.T, c *cluster.Cluster, answers bool) {
 	t.Helper()
+	if answers {
+		cluster.Eventually(t, time.Minute, func() error {
+			for _, m := range definitionOf(t, c, tasDefinition).ManagedFields {
+				if m.Manager == "cainjector" {
+					return nil
+				}
+			}
+			return fmt.Errorf("nobody has written the caBundle of %s", tasDefinition)
+		})
+		return
+	}
 	pair, err := pki.NewServer(rand.Reader, time.Now(), nil, "service-ca", nil, nil)
 	if err != nil {
 		t.Fatal(err)

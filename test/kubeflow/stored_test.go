@@ -42,17 +42,7 @@ func kustomized(t *testing.T) []*unstructured.Unstructured {
 		if err != nil {
 			t.Fatalf("%s: %v", a.Name, err)
 		}
-		for _, r := range result.Resources() {
-			raw, err := r.MarshalJSON()
-			if err != nil {
-				t.Fatal(err)
-			}
-			u := &unstructured.Unstructured{}
-			if err := u.UnmarshalJSON(raw); err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, u)
-		}
+		out = append(out, manifesttest.Objects(t, result)...)
 	}
 	return out
 }

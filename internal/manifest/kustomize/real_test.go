@@ -188,20 +188,7 @@ func plainKustomize(t *testing.T, in Input, a Application, cut bool) (map[string
 		return nil, err
 	}
 	out := map[string]*unstructured.Unstructured{}
-	for _, r := range result.Resources() {
-		// Not r.MarshalJSON, which adds empty lines to folded texts.
-		content, err := r.Map()
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := json.Marshal(content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := &unstructured.Unstructured{}
-		if err := u.UnmarshalJSON(raw); err != nil {
-			t.Fatal(err)
-		}
+	for _, u := range manifesttest.Objects(t, result) {
 		out[keyOf(u)] = u
 	}
 	return out, nil
