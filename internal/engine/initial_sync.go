@@ -63,13 +63,13 @@ func (s *stacks[C, F]) inSync(cr C) (map[plan.Key]controller.State, bool) {
 	s.watchKinds(stack.UID, entries, nil)
 	states, sealer := make(map[plan.Key]controller.State, len(entries)), s.sealer(stack.UID)
 	for key, e := range entries {
+		synced := s.informers.ChildSynced(key.GroupKind, s.def.Controller)
 		seen, found := s.informers.Child(s.def.Controller, key)
-		if !found && e.Completed && s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
+		if !found && e.Completed && synced {
 			states[key] = controller.State{Current: true}
 			continue
 		}
-		if !found || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) || !matches(sealer, seen, e) || !seen.OwnedBy(stack, owners...) ||
-			seen.Health.Status != health.Current {
+		if !found || !synced || !matches(sealer, seen, e) || !seen.OwnedBy(stack, owners...) || seen.Health.Status != health.Current {
 			return nil, false
 		}
 		states[key] = controller.State{Observed: seen, Current: true}

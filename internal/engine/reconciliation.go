@@ -155,9 +155,10 @@ func (s *stacks[C, F]) watchTakenNames(ctx context.Context, p *reconciliation[C,
 	}
 }
 
-// mayBeRefused says that an object of the plan waits for its watch, as after a start: whether it is written or refused is known when that is open.
+// mayBeRefused says that an object of the plan waits for its watch, as after a start: whether it is written or refused is known in the reconcile
+// after that has opened. It may have opened since the action was decided.
 func (s *stacks[C, F]) mayBeRefused(a decide.Action) bool {
-	return a.Object.Desired != nil && a.Verb == decide.Wait && a.Reason == decide.ReasonNotSynced && s.unwatched(a.Key.GroupKind)
+	return a.Object.Desired != nil && a.Verb == decide.Wait && a.Reason == decide.ReasonNotSynced && !s.unwatchable(a.Key.GroupKind)
 }
 
 // keepListed adds everything that the Inventories of a stage list, and those of the stages that belong to it: their names are that of the
@@ -268,10 +269,10 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 			continue
 		}
 		taken[key] = true
-		x := decide.Extra{Entry: entry, Observed: s.child(key)}
+		x := decide.Extra{Entry: entry, Unwatched: s.unwatched(key.GroupKind)}
+		x.Observed = s.child(key)
 		served := len(s.catalog.Versions(key.GroupKind)) > 0 // Also where the cluster has moved on to another version.
 		x.Gone = x.Observed == nil && (!served || s.informers.ChildDeleted(s.def.Controller, key, entry.UID))
-		x.Unwatched = s.unwatched(key.GroupKind)
 		out = append(out, x)
 	}
 	for _, seen := range s.informers.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
@@ -282,10 +283,14 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 	return out
 }
 
-// unwatched says that the watch on a kind of children is not complete, as after a start of the manager. Where it is refused for good, reads tell of
-// the children.
+// unwatched says that the watch on a kind of children is not complete, as after a start of the manager, and that it may be yet.
 func (s *stacks[C, F]) unwatched(gk schema.GroupKind) bool {
-	return !s.informers.ChildSynced(gk, s.def.Controller) && !apierrors.IsForbidden(s.informers.ChildWatchError(gk, s.def.Controller))
+	return !s.informers.ChildSynced(gk, s.def.Controller) && !s.unwatchable(gk)
+}
+
+// unwatchable says that the watch on a kind of children is refused for good, so that reads tell of the children.
+func (s *stacks[C, F]) unwatchable(gk schema.GroupKind) bool {
+	return apierrors.IsForbidden(s.informers.ChildWatchError(gk, s.def.Controller))
 }
 
 // reaches says that an entry of a status may be about a child: it has a kind of the controller's, and is where the custom resource

@@ -91,8 +91,13 @@ func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
 		"another owner has a name":           {decide.Conflict, "", false, true},
 		"the watch on an object is not open": {decide.Wait, decide.ReasonNotSynced, false, true},
 		"an object waits for another":        {decide.Wait, decide.ReasonDependency, false, false},
+		"the watch has opened since":         {decide.Wait, decide.ReasonNotSynced, false, true},
 	} {
 		s, clock := bareStacks()
+		if name == "the watch has opened since" {
+			// The watch on a kind that is not served counts as complete.
+			s.informers.WatchChildren(key.GroupKind.WithVersion("v1"), s.def.Controller, nil)
+		}
 		state := newState("uid")
 		action := decide.Action{Verb: decide.Create, Key: key, Object: plan.Stamped{Key: key, Digest: "d"}}
 		p := passOf("a", state, "")

@@ -98,7 +98,8 @@ func (s *Store) replace(ctx context.Context, inv *keeper.Inventory, spec, status
 // complete, as after a start, an object that is not seen may exist, and would go with the Inventory.
 func (s *Store) mayOwn(inv *keeper.Inventory, key plan.Key) bool {
 	controller := inv.Labels[keeper.ControllerLabel]
-	if _, seen := s.Cache.Child(controller, key); !seen && !s.Cache.ChildSynced(key.GroupKind, controller) {
+	synced := s.Cache.ChildSynced(key.GroupKind, controller)
+	if _, seen := s.Cache.Child(controller, key); !seen && !synced {
 		return true
 	}
 	return s.owns(inv, key)

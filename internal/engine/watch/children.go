@@ -128,7 +128,8 @@ func transformChild(gvk schema.GroupVersionKind, obj any) any {
 }
 
 // Child returns a child as cached, or as the engine last wrote it if the cache has not observed that write. A child that the engine
-// has deleted is terminating.
+// has deleted is terminating. Whoever concludes from a missing child that it does not exist asks ChildSynced first: a watch that opens after
+// the child was looked up would make a child that exists one that does not.
 func (m *Manager) Child(controller string, key plan.Key) (*observe.Object, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
