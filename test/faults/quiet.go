@@ -71,18 +71,15 @@ func (r *run) spoken(c *cause) []Finding {
 
 // watched lets the cause stand, and then watches what the operator does for a while.
 func (r *run) watched(c *cause, began time.Time) []Finding {
-	// What else is brought up is reported, too, as long as it changes.
-	err := r.await("everything else to be brought up", func() error {
-		if since := time.Since(r.history.last()); since < broughtUp {
-			return fmt.Errorf("something changed %s ago", since)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := r.unchanging(); err != nil {
 		return []Finding{{Oracle: "O3", Text: err.Error()}}
 	}
 	if !r.pauseFor(r.suite.Settle) {
 		return []Finding{{Oracle: "H", Text: "the run has no time left"}}
+	}
+	// A slow machine is silent in between, too.
+	if err := r.unchanging(); err != nil {
+		return []Finding{{Oracle: "O3", Text: err.Error()}}
 	}
 	r.note("the window begins")
 	from, passes, goroutines, asked := time.Now(), r.passes(), r.goroutines(), r.asks()
@@ -102,6 +99,16 @@ func (r *run) watched(c *cause, began time.Time) []Finding {
 	r.suite.activities = append(r.suite.activities, did)
 	r.suite.mu.Unlock()
 	return slices.Concat(r.excess(c, did, from), r.fought(c, began), r.leaked(goroutines), r.pestered(asked))
+}
+
+// unchanging waits until everything is brought up that can be beside the cause: that is reported, too, as long as it changes.
+func (r *run) unchanging() error {
+	return r.await("everything else to be brought up", func() error {
+		if since := time.Since(r.history.last()); since < broughtUp {
+			return fmt.Errorf("something changed %s ago", since)
+		}
+		return nil
+	})
 }
 
 // excess says what an operator did too much of in the window that began at a moment.

@@ -417,14 +417,43 @@ func heldBy(has func(text string) bool) *shard.Shards {
 	return out
 }
 
-// faultsOver is when the last fault of the run ended or will end; the zero time where there is none.
+// passDue says whether an operator looks at something of the run again although nothing changes: within a while, which is too soon to tell that
+// it is through, or, after a cause that stood, by when the last pause has ended.
+func (r *run) passDue(within time.Duration) bool {
+	by := time.Now().Add(within)
+	r.mu.Lock()
+	if r.stoodUntil.After(by) {
+		by = r.stoodUntil
+	}
+	r.mu.Unlock()
+	for _, kind := range []struct{ resource, controller string }{
+		{r.kind.Resource, strings.ToLower(r.kind.GVK.Kind)}, {inventories, "inventory"},
+	} {
+		for _, u := range r.history.all(kind.resource) {
+			if harness.PassDue(kind.controller, u.GetNamespace(), u.GetName(), by) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// faultsOver is when the last fault of the run ended or will end, and what was to be tried again has been; the zero time where there is none.
 func (r *run) faultsOver() time.Time {
+	over := r.trapOver()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if over := r.trap.overAt(); over.After(r.stoodUntil) {
+	if over.After(r.stoodUntil) {
 		return over
 	}
 	return r.stoodUntil
+}
+
+// trapOver is when the last fault that requests meet ended or will end; the zero time where there is none.
+func (r *run) trapOver() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.trap.overAt()
 }
 
 // bar answers a request in the place of the API server; nil where nothing does.

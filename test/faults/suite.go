@@ -363,6 +363,9 @@ func (s *Suite) undisturbed(k *Kind, w *Workload) (observation, error) {
 	defer r.close()
 	err := r.perform()
 	if err == nil {
+		err = r.await("the authority of each webhook", r.verifiable)
+	}
+	if err == nil {
 		err = r.still(700 * time.Millisecond)
 	}
 	// What is wrong in every run is told also where the run did not come to its end, since it is why.

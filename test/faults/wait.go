@@ -108,14 +108,35 @@ func (r *run) still(quiet time.Duration) error {
 		if at := r.history.last(); at.After(last) {
 			last = at
 		}
-		if over := r.faultsOver(); over.After(last) {
+		if over := r.trapOver(); over.After(last) {
 			last = over
 		}
 		if since := time.Since(last); since < quiet {
 			return fmt.Errorf("something happened %s ago", since)
 		}
+		if r.passDue(quiet) {
+			return errors.New("a reconcile is due")
+		}
 		return nil
 	})
+}
+
+// verifiable says which webhook of a Service has no caBundle yet: the devcluster fills it in at any time once a pod answers, as
+// cert-manager's cainjector does.
+func (r *run) verifiable() error {
+	for key, u := range r.history.all("") {
+		if !strings.Contains(key, "webhookconfigurations.") {
+			continue
+		}
+		webhooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+		for _, one := range webhooks {
+			config, _, _ := unstructured.NestedMap(one.(map[string]any), "clientConfig")
+			if config["service"] != nil && config["caBundle"] == nil {
+				return fmt.Errorf("%s has no caBundle", key)
+			}
+		}
+	}
+	return nil
 }
 
 // Leaked returns the stacks of the product's goroutines that still run although every operator was stopped.

@@ -25,7 +25,12 @@ type resource struct{ controller, namespace, name string }
 const seldom = 24 * time.Hour
 
 // passCount is how many passes have ended, and how many of them with a timer for another one within seldom.
-type passCount struct{ ended, timers int }
+type passCount struct {
+	ended, timers int
+	// due is when the next pass begins by the timer of the last one, the zero time where that set none. It is at once where it left the time to
+	// the rate limiter.
+	due time.Time
+}
 
 var counted = passes{counts: map[resource]passCount{}}
 
@@ -40,6 +45,13 @@ func Passes(controller, namespace, name string) int {
 	return counted.of(resource{controller, namespace, name}).ended
 }
 
+// PassDue says whether the operators of this process reconcile a custom resource once more by a certain time, although nothing changes: the last
+// pass set a timer, and the pass at its end is not over yet. controller-runtime drops a timer when a pass begins.
+func PassDue(controller, namespace, name string, by time.Time) bool {
+	due := counted.of(resource{controller, namespace, name}).due
+	return !due.IsZero() && !due.After(by)
+}
+
 // hear takes in a line of the log (sigs.k8s.io/controller-runtime v0.25.2, pkg/internal/controller/controller.go,
 // reconcileHandler). A text that changes there fails NoTimer, which waits for a pass that has ended.
 func (p *passes) hear(r resource, message string) {
@@ -51,9 +63,13 @@ func (p *passes) hear(r resource, message string) {
 	defer p.mu.Unlock()
 	count := p.counts[r]
 	count.ended++
-	// Without a time it is at once, by the rate limiter.
-	if wait, err := time.ParseDuration(strings.TrimPrefix(after, " after ")); timer && (err != nil || wait < seldom) {
+	// Without a time, and after an error, it is by the rate limiter.
+	wait, err := time.ParseDuration(strings.TrimPrefix(after, " after "))
+	if timer && (err != nil || wait < seldom) {
 		count.timers++
+	}
+	if count.due = time.Now().Add(wait); message == "Reconcile successful" {
+		count.due = time.Time{}
 	}
 	p.counts[r] = count
 }
