@@ -46,8 +46,8 @@ type cause struct {
 	only *regexp.Regexp
 	// begin has the cause stand; what it returns ends it.
 	begin func(*run, *unstructured.Unstructured) (end func() error, err error)
-	// says matches what a condition of the custom resource says of the cause.
-	says *regexp.Regexp
+	// says is how the status tells of the cause.
+	says telling
 	// condition is the condition that says so; Ready is False then.
 	condition string
 	// labelled says that the child needs a label that another client can take without any other effect.
@@ -75,46 +75,86 @@ var (
 	inputs = regexp.MustCompile(`^(configmaps|secrets)$`)
 )
 
-// causes are all that stand on children.
+// How a status tells that another has the name of a child.
+const (
+	conflictReason = `ResourceConflict|NotHandedOver`
+	conflictRemedy = `rename or delete that object|hand it over|delete the ConfigMap`
+)
+
+// How a status tells of what several causes have in common.
+var (
+	tellsOfField   = told(otherWriter, `FieldOwnershipCeded`, `remove one of the two declarations`)
+	tellsOfRepair  = told(`is changed back by somebody`, `RepairBackOff`, `find out who changes it`)
+	tellsOfSilence = told(`took too long|No model server answers`, `Unreachable|EndpointUnreachable`, `growing pauses|REST endpoint`)
+)
+
+// causes are all that can stand. The model servers in pods are the user's, who has their logs: some causes have no remedy.
 var causes = []cause{
 	{
 		name: Foreign, early: true, unborn: claims, begin: (*run).replaceByForeign,
-		says: regexp.MustCompile(`belongs to nobody|nothing on it says that it is this|is not MLKeeper's`),
+		says: told(`belongs to nobody|nothing on it says that it is this|is not MLKeeper's`, conflictReason, conflictRemedy),
 	},
-	{name: ForeignMarked, early: true, unborn: claims, begin: (*run).replaceByMarked, says: regexp.MustCompile(`belongs to (ConfigMap|ClusterRole) owner-of-`)},
+	{
+		name: ForeignMarked, early: true, unborn: claims, begin: (*run).replaceByMarked,
+		says: told(`belongs to (ConfigMap|ClusterRole) owner-of-`, conflictReason, conflictRemedy),
+	},
 	// A quota is met by a creation alone.
-	{name: Quota, early: true, late: inputs, unborn: claims, but: spread, begin: (*run).setQuota, says: regexp.MustCompile(`(?i)quota`)},
-	{name: Policy, early: true, begin: (*run).denyByPolicy, says: regexp.MustCompile(`(?i)policy`)},
-	{name: WebhookDown, early: true, but: uncalled, begin: (*run).addWebhook, says: regexp.MustCompile(`(?i)webhook`)},
-	{name: Forbidden, early: true, begin: (*run).forbid, says: regexp.MustCompile(`(?i)forbidden`)},
+	{
+		name: Quota, early: true, late: inputs, unborn: claims, but: spread, begin: (*run).setQuota,
+		says: told(`(?i)quota`, `QuotaExceeded`, `raise the ResourceQuota of namespace`),
+	},
+	{name: Policy, early: true, begin: (*run).denyByPolicy, says: told(`(?i)policy`, `AdmissionDenied`, `change what the policy objects to`)},
+	{
+		name: WebhookDown, early: true, but: uncalled, begin: (*run).addWebhook,
+		says: told(`(?i)webhook`, `WebhookUnavailable`, `repair the server of the webhook "down\.faults\.test"`),
+	},
+	{name: Forbidden, early: true, begin: (*run).forbid, says: told(`(?i)forbidden`, `Forbidden`, `grant the right`)},
 	// What is not there yet has no field that cannot be changed.
-	{name: Immutable, begin: (*run).refuseAsImmutable, says: regexp.MustCompile(`cannot be changed`), asks: true},
-	{name: Invalid, early: true, begin: (*run).refuseAsInvalid, says: regexp.MustCompile(`refuses`), asks: true},
-	{name: Terminating, early: true, begin: (*run).refuseAsTerminating, says: regexp.MustCompile(`namespace is being deleted`)},
+	{
+		name: Immutable, begin: (*run).refuseAsImmutable,
+		says: told(`cannot be changed`, `ImmutableField`, `undo the change, or delete the object`), asks: true,
+	},
+	{name: Invalid, early: true, begin: (*run).refuseAsInvalid, says: told(`refuses`, `Invalid`, `correct the field`), asks: true},
+	{
+		name: Terminating, early: true, begin: (*run).refuseAsTerminating,
+		says: told(`namespace is being deleted`, `NamespaceTerminating`, `create the resource again in another namespace`),
+	},
 	// The causes from here on need a child that is there. A claim that somebody deletes has lost its data, whatever MLKeeper does.
-	{name: Held, but: claims, begin: (*run).hold, says: regexp.MustCompile(`(?i)to be gone|being deleted|finalizer`)},
-	{name: Retaken, begin: (*run).retake, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", labelled: true, fight: 4},
-	{name: Reverted, begin: (*run).revert, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", labelled: true, fight: 4},
-	{name: Removed, begin: (*run).keepRemoving, says: regexp.MustCompile(`is changed back by somebody`), labelled: true, fight: 6, endless: true},
-	{name: Unmarked, begin: (*run).keepUnmarking, says: regexp.MustCompile(`is changed back by somebody`), fight: 6, endless: true},
-	{name: Emptied, only: inputs, begin: (*run).keepEmptying, says: regexp.MustCompile(`is changed back by somebody`), fight: 6, endless: true},
-	{name: Deleted, but: claims, begin: (*run).keepDeleting, says: regexp.MustCompile(`is deleted by somebody`), fight: 5, endless: true},
-	{name: APIRemoved, on: onAPI, early: true, begin: (*run).removeAPI, says: regexp.MustCompile(`is not served`)},
-	{name: FieldRemoved, on: onAPI, alter: withoutField, begin: (*run).removeField, says: regexp.MustCompile(`does not declare this field`)},
-	{name: TypeChanged, on: onAPI, alter: ofAnotherType, begin: (*run).changeType, says: regexp.MustCompile(`refuses`)},
-	{name: FieldRequired, on: onAPI, alter: requiring, begin: (*run).requireField, says: regexp.MustCompile(`refuses.*requiredByFaults`)},
-	serverCause(ServerHangs, `took too long|No model server answers`),
-	serverCause(ServerLate, `took too long|No model server answers`),
-	serverCause(ServerSlow, `being fetched|is cut|sends too slowly`),
-	serverCause(ServerGarbage, `a page in place of|is no model status|is no index of charts`),
-	serverCause(ServerUntrusted, `certificate|authority`),
-	serverCause(ServerRedirects, `redirects|answered 302`),
+	{
+		name: Held, but: claims, begin: (*run).hold,
+		says: told(`(?i)to be gone|being deleted|finalizer`, `Progressing|ComponentsNotReady`, `finalizers`),
+	},
+	{name: Retaken, begin: (*run).retake, says: tellsOfField, condition: "FieldManagerConflict", labelled: true, fight: 4},
+	{name: Reverted, begin: (*run).revert, says: tellsOfField, condition: "FieldManagerConflict", labelled: true, fight: 4},
+	{name: Removed, begin: (*run).keepRemoving, says: tellsOfRepair, labelled: true, fight: 6, endless: true},
+	{name: Unmarked, begin: (*run).keepUnmarking, says: tellsOfRepair, fight: 6, endless: true},
+	{name: Emptied, only: inputs, begin: (*run).keepEmptying, says: tellsOfRepair, fight: 6, endless: true},
+	{
+		name: Deleted, but: claims, begin: (*run).keepDeleting,
+		says: told(`is deleted by somebody`, `RecreationBackOff`, `find out who deletes it`), fight: 5, endless: true,
+	},
+	{
+		name: APIRemoved, on: onAPI, early: true, begin: (*run).removeAPI,
+		says: told(`is not served`, `Progressing|ComponentsNotReady`, `install what provides it`),
+	},
+	{name: FieldRemoved, on: onAPI, alter: withoutField, begin: (*run).removeField, says: told(`does not declare this field`, `Ready`, ``)},
+	{name: TypeChanged, on: onAPI, alter: ofAnotherType, begin: (*run).changeType, says: told(`refuses`, `Invalid`, `correct the field`)},
+	{
+		name: FieldRequired, on: onAPI, alter: requiring, begin: (*run).requireField,
+		says: told(`refuses.*requiredByFaults`, `Invalid`, `correct the field`),
+	},
+	serverCause(ServerHangs, tellsOfSilence),
+	serverCause(ServerLate, tellsOfSilence),
+	serverCause(ServerSlow, told(`being fetched|is cut|sends too slowly`, `Fetching|Unreachable|ModelsUnavailable`, ``)),
+	serverCause(ServerGarbage, told(`a page in place of|is no model status|is no index of charts`, `ArchiveInvalid|ModelsUnavailable`, ``)),
+	serverCause(ServerUntrusted, told(`certificate|authority`, `Unreachable`, `add the CA that signed`)),
+	serverCause(ServerRedirects, told(`redirects|answered 302`, `RedirectRefused|ModelsUnavailable`, `use the URL that it redirects to|answered 302`)),
 }
 
 // serverCause is a cause that stands on the server of a workload.
-func serverCause(how Cause, says string) cause {
+func serverCause(how Cause, says telling) cause {
 	return cause{
-		name: how, on: onServer, early: true, says: regexp.MustCompile(says),
+		name: how, on: onServer, early: true, says: says,
 		begin: func(r *run, _ *unstructured.Unstructured) (func() error, error) { return r.serve(how) },
 	}
 }

@@ -8,49 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// telling is how a status tells of a cause, beside the words for it: by a reason that programs can match, and with what is to be done.
+// telling is how a status tells of a cause. The expressions match words that stand in no name of a child.
 type telling struct {
-	// reason matches the reason of the condition; warnings have none.
+	// words matches what the message says of the cause.
+	words *regexp.Regexp
+	// reason matches the whole reason of the condition, which programs can match; warnings have none.
 	reason *regexp.Regexp
 	// remedy matches what the message says to do. It is nil where a user can do nothing but wait.
 	remedy *regexp.Regexp
 }
 
-// tellings are those of every cause. The expressions match whole reasons, and words that stand in no name of a child.
-var tellings = map[Cause]telling{
-	Foreign:       newTelling(`ResourceConflict|NotHandedOver`, `rename or delete that object|hand it over|delete the ConfigMap`),
-	ForeignMarked: newTelling(`ResourceConflict|NotHandedOver`, `rename or delete that object|hand it over|delete the ConfigMap`),
-	Quota:         newTelling(`QuotaExceeded`, `raise the ResourceQuota of namespace`),
-	Policy:        newTelling(`AdmissionDenied`, `change what the policy objects to`),
-	WebhookDown:   newTelling(`WebhookUnavailable`, `repair the server of the webhook "down\.faults\.test"`),
-	Forbidden:     newTelling(`Forbidden`, `grant the right`),
-	Immutable:     newTelling(`ImmutableField`, `undo the change, or delete the object`),
-	Invalid:       newTelling(`Invalid`, `correct the field`),
-	Terminating:   newTelling(`NamespaceTerminating`, `create the resource again in another namespace`),
-	Held:          newTelling(`Progressing|ComponentsNotReady`, `finalizers`),
-	Retaken:       newTelling(`FieldOwnershipCeded`, `remove one of the two declarations`),
-	Reverted:      newTelling(`FieldOwnershipCeded`, `remove one of the two declarations`),
-	Removed:       newTelling(`RepairBackOff`, `find out who changes it`),
-	Unmarked:      newTelling(`RepairBackOff`, `find out who changes it`),
-	Emptied:       newTelling(`RepairBackOff`, `find out who changes it`),
-	Deleted:       newTelling(`RecreationBackOff`, `find out who deletes it`),
-	APIRemoved:    newTelling(`Progressing|ComponentsNotReady`, `install what provides it`),
-	// The field is named, and whether it is missed only a user knows.
-	FieldRemoved:  newTelling(`Ready`, ``),
-	TypeChanged:   newTelling(`Invalid`, `correct the field`),
-	FieldRequired: newTelling(`Invalid`, `correct the field`),
-	// The model servers in pods are the user's, who has their logs.
-	ServerHangs:     newTelling(`Unreachable|EndpointUnreachable`, `growing pauses|REST endpoint`),
-	ServerLate:      newTelling(`Unreachable|EndpointUnreachable`, `growing pauses|REST endpoint`),
-	ServerSlow:      newTelling(`Fetching|Unreachable|ModelsUnavailable`, ``),
-	ServerGarbage:   newTelling(`ArchiveInvalid|ModelsUnavailable`, ``),
-	ServerUntrusted: newTelling(`Unreachable`, `add the CA that signed`),
-	ServerRedirects: newTelling(`RedirectRefused|ModelsUnavailable`, `use the URL that it redirects to|answered 302`),
-}
-
-// newTelling makes a telling of expressions.
-func newTelling(reason, remedy string) telling {
-	out := telling{reason: regexp.MustCompile(`^(` + reason + `)$`)}
+// told makes a telling of expressions; remedy is empty where a user can do nothing but wait.
+func told(words, reason, remedy string) telling {
+	out := telling{words: regexp.MustCompile(words), reason: regexp.MustCompile(`^(` + reason + `)$`)}
 	if remedy != "" {
 		out.remedy = regexp.MustCompile(remedy)
 	}
@@ -112,16 +82,15 @@ func (r *run) statements(c *cause, cr *unstructured.Unstructured) (out []stateme
 
 // fault is what a statement lacks to report the cause; empty where it reports it.
 func (r *run) fault(c *cause, s statement) string {
-	how := tellings[c.name]
 	switch {
-	case !c.says.MatchString(s.message):
-		return fmt.Sprintf("does not say %s", c.says)
+	case !c.says.words.MatchString(s.message):
+		return fmt.Sprintf("does not say %s", c.says.words)
 	case !r.names(s, c):
 		return "does not name the child"
-	case s.reason != "" && !how.reason.MatchString(s.reason):
-		return fmt.Sprintf("has another reason than %s", how.reason)
-	case s.place != skipped && how.remedy != nil && !how.remedy.MatchString(s.message):
-		return fmt.Sprintf("has no remedy such as %s", how.remedy)
+	case s.reason != "" && !c.says.reason.MatchString(s.reason):
+		return fmt.Sprintf("has another reason than %s", c.says.reason)
+	case s.place != skipped && c.says.remedy != nil && !c.says.remedy.MatchString(s.message):
+		return fmt.Sprintf("has no remedy such as %s", c.says.remedy)
 	}
 	return ""
 }
