@@ -140,7 +140,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 func (s *stacks[C, F]) holdRetries(p *reconciliation[C, F]) {
 	problems, due := p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now())
 	p.refused = slices.ContainsFunc(problems, func(problem plan.Problem) bool { return !retry.Repeats(problem) }) ||
-		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict || s.mayBeRefused(a) })
+		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict || s.undecided(p, a) })
 	p.retry(problems, due)
 	decide.HoldReferrers(p.actions)
 }
@@ -155,10 +155,20 @@ func (s *stacks[C, F]) watchTakenNames(ctx context.Context, p *reconciliation[C,
 	}
 }
 
-// mayBeRefused says that an object of the plan waits for its watch, as after a start: whether it is written or refused is known in the reconcile
-// after that has opened. It may have opened since the action was decided.
-func (s *stacks[C, F]) mayBeRefused(a decide.Action) bool {
-	return a.Object.Desired != nil && a.Verb == decide.Wait && a.Reason == decide.ReasonNotSynced && !s.unwatchable(a.Key.GroupKind)
+// undecided says that nobody knows yet whether an object of the plan is written or refused. Its watch opens, as after a start: it may have opened
+// since the action was decided, and the next reconcile knows. Or its API is not served, which may be a misspelled kind; whether what is suspended
+// has one does not count.
+func (s *stacks[C, F]) undecided(p *reconciliation[C, F], a decide.Action) bool {
+	if a.Object.Desired == nil || a.Verb != decide.Wait {
+		return false
+	}
+	switch a.Reason {
+	case decide.ReasonNotSynced:
+		return !s.unwatchable(a.Key.GroupKind)
+	case decide.ReasonNotServed:
+		return !a.Object.Suspended && !p.plan.Stages[a.Object.Stage].Suspended
+	}
+	return false
 }
 
 // keepListed adds everything that the Inventories of a stage list, and those of the stages that belong to it: their names are that of the

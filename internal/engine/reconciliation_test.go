@@ -92,6 +92,8 @@ func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
 		"the watch on an object is not open": {decide.Wait, decide.ReasonNotSynced, false, true},
 		"an object waits for another":        {decide.Wait, decide.ReasonDependency, false, false},
 		"the watch has opened since":         {decide.Wait, decide.ReasonNotSynced, false, true},
+		"the API of an object is not served": {decide.Wait, decide.ReasonNotServed, false, true},
+		"that of a suspended object":         {decide.Wait, decide.ReasonNotServed, false, false},
 	} {
 		s, clock := bareStacks()
 		if name == "the watch has opened since" {
@@ -106,7 +108,8 @@ func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
 			state.retries.Record(act.Result{Action: action, Problem: problem}, retry.Request{User: userRequest(p.cr)}, clock.Now())
 		}
 		action.Verb, action.Reason, action.Object.Desired = c.verb, c.reason, &unstructured.Unstructured{}
-		p.actions = []decide.Action{action}
+		action.Object.Suspended = name == "that of a suspended object"
+		p.actions, p.plan.Stages = []decide.Action{action}, make([]plan.Stage, 1)
 		if s.holdRetries(p); p.refused != c.refused {
 			t.Errorf("%s: the plan counts as refused: %t", name, p.refused)
 		}

@@ -289,7 +289,7 @@ func unwatched(key plan.Key) string { return "the watch on " + key.Kind }
 
 // notServed describes the API that a required object waits for.
 func notServed(item Item) string {
-	return fmt.Sprintf("the API of %s: %s is not served, install what provides it",
+	return fmt.Sprintf("the API of %s: %s is not served, install what provides it, or correct its apiVersion and kind",
 		item.Key, item.Desired.GroupVersionKind().GroupVersion())
 }
 
