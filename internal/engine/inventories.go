@@ -234,9 +234,9 @@ func (s *stacks[C, F]) entriesToKeep(p *reconciliation[C, F]) []keeper.Inventory
 	}
 	var entries []keeper.InventoryEntry
 	for key, e := range p.entries {
-		// While nothing may be pruned, objects that the plan no longer has are not dropped either, nor while the watch of their kind
-		// has not synced.
-		if keep[key] || !p.pruned || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
+		// While nothing may be pruned, objects that the plan no longer has are not dropped either, nor those that were judged while the
+		// watch on their kind was not complete.
+		if keep[key] || !p.pruned || p.unseen[key] {
 			entries = append(entries, e)
 		}
 	}

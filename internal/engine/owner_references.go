@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,6 +50,8 @@ func (s *stacks[C, F]) self(cr metav1.Object) plan.Owner {
 	}
 }
 
+var errInventoriesUnseen = errors.New("the watch on Inventories is not complete yet")
+
 // resolveOwners settles who owns the children, makes the Inventories where the custom resource cannot, stamps every object, and
 // loads what is remembered of earlier writes.
 func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F]) error {
@@ -59,8 +62,12 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 	if p.state.pendingStatus != nil {
 		ofStatus = p.state.pendingStatus
 	}
+	complete := s.inventories.Complete()
 	existing := s.inventories.Of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.needsInventories(p.stack, p.plan, ofStatus.Entries) {
+		if !complete {
+			return errInventoriesUnseen
+		}
 		if p.state.inventories == nil {
 			p.state.inventories = &inventoriesState{}
 		}

@@ -51,8 +51,10 @@ type reconciliation[C client.Object, F any] struct {
 	entries      map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
 	remaining    []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
 	actions      []decide.Action                    // Set by decide.
+	unseen       map[plan.Key]bool                  // Set by decide: what the plan no longer has while the watch on its kind was not complete.
 	gates        map[string]time.Time               // Set by decide: since when each gate is closed that is closed now.
 	refused      bool                               // Set by decide: something of the plan waits to be tried again or for its watch, or is another's.
+	schemas      map[schema.GroupKind]schemaAt      // Set by act: the definitions that count at its beginning, of what is written.
 	results      map[plan.Key]act.Result            // Set by act.
 	nextAt       time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
 	blocked      bool                               // Set by prepare and act: something other than a write is blocked.
@@ -91,7 +93,9 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 	}
 	p.stored = s.storedEntries(cr)
 	recorded := func(key plan.Key) bool { return p.stored()[key].UID != "" }
-	p.reader = s.readers.New(reader.Request{Stack: p.stack, Recorded: recorded, WatchGroup: s.watchGroup, WatchKinds: s.watchAllKinds})
+	p.reader = s.readers.New(reader.Request{
+		Stack: p.stack, Declared: s.declares, Recorded: recorded, WatchGroup: s.watchGroup, WatchKinds: s.watchAllKinds,
+	})
 	return p
 }
 
@@ -140,7 +144,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 func (s *stacks[C, F]) holdRetries(p *reconciliation[C, F]) {
 	problems, due := p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now())
 	p.refused = slices.ContainsFunc(problems, func(problem plan.Problem) bool { return !retry.Repeats(problem) }) ||
-		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict || s.undecided(p, a) })
+		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict || p.undecided(a) })
 	p.retry(problems, due)
 	decide.HoldReferrers(p.actions)
 }
@@ -155,16 +159,15 @@ func (s *stacks[C, F]) watchTakenNames(ctx context.Context, p *reconciliation[C,
 	}
 }
 
-// undecided says that nobody knows yet whether an object of the plan is written or refused. Its watch opens, as after a start: it may have opened
-// since the action was decided, and the next reconcile knows. Or its API is not served, which may be a misspelled kind; whether what is suspended
-// has one does not count.
-func (s *stacks[C, F]) undecided(p *reconciliation[C, F], a decide.Action) bool {
+// undecided says that nobody knows yet whether an object of the plan is written or refused. Its watch is not complete, as after a start, and may have
+// become so since the action was decided. Or its API is not served, which may be a misspelled kind; what is suspended does not count then.
+func (p *reconciliation[C, F]) undecided(a decide.Action) bool {
 	if a.Object.Desired == nil || a.Verb != decide.Wait {
 		return false
 	}
 	switch a.Reason {
 	case decide.ReasonNotSynced:
-		return !s.unwatchable(a.Key.GroupKind)
+		return true
 	case decide.ReasonNotServed:
 		return !a.Object.Suspended && !p.plan.Stages[a.Object.Stage].Suspended
 	}
@@ -269,6 +272,7 @@ func userRequest(cr metav1.Object) string {
 // and from the cache, since a crash may have come between a write and its record.
 func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool) []decide.Extra {
 	var out []decide.Extra
+	p.unseen = map[plan.Key]bool{}
 	taken, listed := map[plan.Key]bool{}, inventory.Entries(p.inventories)
 	for key, entry := range p.entries {
 		if desired[key] {
@@ -279,7 +283,10 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 			continue
 		}
 		taken[key] = true
-		x := decide.Extra{Entry: entry, Unwatched: s.unwatched(key.GroupKind)}
+		if !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
+			p.unseen[key] = true
+		}
+		x := decide.Extra{Entry: entry, Unwatched: p.unseen[key] && !s.unwatchable(key.GroupKind)}
 		x.Observed = s.child(key)
 		served := len(s.catalog.Versions(key.GroupKind)) > 0 // Also where the cluster has moved on to another version.
 		x.Gone = x.Observed == nil && (!served || s.informers.ChildDeleted(s.def.Controller, key, entry.UID))
@@ -293,14 +300,14 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 	return out
 }
 
-// unwatched says that the watch on a kind of children is not complete, as after a start of the manager, and that it may be yet.
-func (s *stacks[C, F]) unwatched(gk schema.GroupKind) bool {
-	return !s.informers.ChildSynced(gk, s.def.Controller) && !s.unwatchable(gk)
-}
-
 // unwatchable says that the watch on a kind of children is refused for good, so that reads tell of the children.
 func (s *stacks[C, F]) unwatchable(gk schema.GroupKind) bool {
 	return apierrors.IsForbidden(s.informers.ChildWatchError(gk, s.def.Controller))
+}
+
+// declares says that a kind is watched for all custom resources of the controller.
+func (s *stacks[C, F]) declares(gk schema.GroupKind) bool {
+	return slices.ContainsFunc(s.def.Children, func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == gk })
 }
 
 // reaches says that an entry of a status may be about a child: it has a kind of the controller's, and is where the custom resource
@@ -310,9 +317,7 @@ func (s *stacks[C, F]) reaches(stack plan.Stack, key plan.Key) bool {
 	if stack.Namespace != "" && key.Namespace != stack.Namespace {
 		return false
 	}
-	return s.def.AnyChildren || slices.ContainsFunc(s.def.Children, func(gvk schema.GroupVersionKind) bool {
-		return gvk.GroupKind() == key.GroupKind
-	})
+	return s.def.AnyChildren || s.declares(key.GroupKind)
 }
 
 // act performs the decisions and keeps what the writes answered.
@@ -320,6 +325,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	if p.gatherFailed {
 		return
 	}
+	p.schemas = s.schemasOf(p.actions)
 	results := s.actor.Do(ctx, act.Request{
 		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, PreviousOwner: p.plan.PreviousOwner,
 		Adopt: wantsAdoption(p.cr), AdoptAnywhere: s.def.AnyChildren, PreviousManagers: s.def.PreviousManagers, Refused: p.refused,
@@ -350,7 +356,7 @@ func (s *stacks[C, F]) remember(p *reconciliation[C, F], r act.Result) {
 		p.requeueAt(s.Clock.Now().Add(staleRetry))
 	case r.Observed != nil:
 		e := inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
-		e.DefinitionGeneration = s.writtenFor(p, r.Action.Key, e)
+		e.DefinitionGeneration = p.writtenFor(r.Action.Key, e)
 		p.entries[r.Action.Key] = e
 	case r.Action.Object.Desired != nil:
 		// Deleted, to be made again when a watch reports that it is gone.

@@ -195,7 +195,8 @@ func TestOnlyAKindThatIsNotServedLeavesNothingToPrune(t *testing.T) {
 	}
 }
 
-// TestWhatLeftThePlanWaitsForItsWatch: after a start, nothing tells whether an object that is not observed is as it was made.
+// TestWhatLeftThePlanWaitsForItsWatch: after a start, nothing tells whether an object that is not observed is as it was made. One that is retained
+// stays recorded, too, since its deletion looks for it there.
 func TestWhatLeftThePlanWaitsForItsWatch(t *testing.T) {
 	s, clock := bareStacks()
 	s.catalog = catalogOf(t)
@@ -203,14 +204,21 @@ func TestWhatLeftThePlanWaitsForItsWatch(t *testing.T) {
 	s.def.AnyChildren = true
 	key := plan.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "a", Name: "old"}
 	p := passOf("a", newState("uid"), "")
-	p.entries = map[plan.Key]keeper.InventoryEntry{key: {
-		ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "ConfigMap", Namespace: "a", Name: "old"}, UID: "uid",
-	}}
+	retained := plan.Key{GroupKind: key.GroupKind, Namespace: "a", Name: "retained"}
+	p.entries = map[plan.Key]keeper.InventoryEntry{}
+	for key, policy := range map[plan.Key]keeper.EntryPolicy{key: "", retained: keeper.Retain} {
+		p.entries[key] = keeper.InventoryEntry{
+			ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "ConfigMap", Namespace: "a", Name: key.Name}, UID: "uid", Policy: policy,
+		}
+	}
 	s.decide(p)
 	if len(p.actions) != 1 || p.actions[0].Verb != decide.Wait || p.actions[0].Reason != decide.ReasonNotSynced {
 		t.Errorf("before its watch is open: %+v", p.actions)
 	}
-	if entries := s.entriesToKeep(p); len(entries) != 1 || !p.leaving(p.actions[0]) {
+	// The watch opens before the report: one on a kind that is not served counts as complete.
+	s.informers = watch.New(watch.Options{Catalog: catalog.New(nil, nil, logr.Discard()), Clock: clock})
+	s.informers.WatchChildren(key.GroupKind.WithVersion("v1"), s.def.Controller, nil)
+	if entries := s.entriesToKeep(p); len(entries) != 2 || !p.leaving(p.actions[0]) {
 		t.Errorf("recorded are %v, and it counts as leaving: %t", entries, p.leaving(p.actions[0]))
 	}
 }
@@ -343,5 +351,26 @@ func TestAPauseThatEndsDuringTheReconcileIsKept(t *testing.T) {
 	p = s.newReconciliation(p.before)
 	if result, err := s.result(p, controller.ObservedState{}, 0); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("what is held is polled after %s, %v", result.RequeueAfter, err)
+	}
+}
+
+// TestAnObjectIsRecordedForTheSchemaFromBeforeItsWrite: the definition may change between the write and what is remembered of it, and the object
+// is to be applied again then.
+func TestAnObjectIsRecordedForTheSchemaFromBeforeItsWrite(t *testing.T) {
+	s, clock := bareStacks()
+	key := plan.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "a", Name: "one"}
+	left := keeper.InventoryEntry{LeftOut: []string{"spec.field"}}
+	p := passOf("a", newState("uid"), "")
+	p.schemas = s.schemasOf([]decide.Action{{Verb: decide.Apply, Key: key}, {Verb: decide.Leave, Key: plan.Key{GroupKind: schema.GroupKind{Kind: "Secret"}}}})
+	if len(p.schemas) != 1 {
+		t.Errorf("of what is written, the schemas are %v", p.schemas)
+	}
+	due := clock.Now().Add(time.Second)
+	p.schemas[key.GroupKind] = schemaAt{generation: 3, due: due}
+	if got := p.writtenFor(key, left); got != 3 || !p.nextAt.Equal(due) {
+		t.Errorf("it was written for generation %d, and is looked at again at %s", got, p.nextAt)
+	}
+	if got := p.writtenFor(key, keeper.InventoryEntry{}); got != 0 {
+		t.Errorf("nothing was left out, for generation %d", got)
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/retry"
 )
@@ -54,18 +57,38 @@ func leavesOut(entry keeper.InventoryEntry) bool {
 	return slices.ContainsFunc(entry.LeftOut, isLeftOut)
 }
 
+// schemaAt is the generation of a CustomResourceDefinition that counts at a time, and when the current one will; the zero time if it does.
+type schemaAt struct {
+	generation int64
+	due        time.Time
+}
+
+// schemasOf returns the generations for which actions write. A definition that changes while they do may have changed before or after any write, so
+// they are asked for before the first.
+func (s *stacks[C, F]) schemasOf(actions []decide.Action) map[schema.GroupKind]schemaAt {
+	out := map[schema.GroupKind]schemaAt{}
+	for _, a := range actions {
+		if _, known := out[a.Key.GroupKind]; known || !a.Writes() {
+			continue
+		}
+		generation, since := s.catalog.Definition(a.Key.GroupKind)
+		counts, due := effective(generation, since, s.Clock.Now(), schemaDelay)
+		out[a.Key.GroupKind] = schemaAt{counts, due}
+	}
+	return out
+}
+
 // writtenFor returns the generation of the definition for which something was left out of an object that was written now; 0 if nothing was.
 // While API servers may still have had the old schema, that is the old one.
-func (s *stacks[C, F]) writtenFor(p *reconciliation[C, F], key plan.Key, entry keeper.InventoryEntry) int64 {
+func (p *reconciliation[C, F]) writtenFor(key plan.Key, entry keeper.InventoryEntry) int64 {
 	if !leavesOut(entry) {
 		return 0
 	}
-	generation, since := s.catalog.Definition(key.GroupKind)
-	counts, due := effective(generation, since, s.Clock.Now(), schemaDelay)
-	if !due.IsZero() {
-		p.requeueAt(due)
+	written := p.schemas[key.GroupKind]
+	if !written.due.IsZero() {
+		p.requeueAt(written.due)
 	}
-	return counts
+	return written.generation
 }
 
 // outdated says that something was left out of an object for a schema that is another one now, so that the object is to be applied again.

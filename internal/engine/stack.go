@@ -177,9 +177,10 @@ func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
 
 func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {
 	gk := s.def.GVK.GroupKind()
+	synced := s.informers.ResourceSynced(gk)
 	o, ok := s.informers.Resource(gk, namespace, name)
 	if !ok {
-		return "", false, s.informers.ResourceSynced(gk)
+		return "", false, synced
 	}
 	return string(o.GetUID()), true, true
 }
@@ -367,6 +368,9 @@ func (s *stacks[C, F]) render(ctx context.Context, p *reconciliation[C, F]) erro
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
 	if p.reader.Panicked() {
 		p.problems = append(p.problems, jobPanicked)
+	}
+	if unseen := p.reader.Unseen(); unseen != nil && err == nil {
+		err = *unseen // What a controller concludes from a child that it does not see may be wrong.
 	}
 	var problem plan.Problem
 	switch {

@@ -24,6 +24,8 @@ import (
 
 // Inventories stores the Inventories.
 type Inventories interface {
+	// Complete reports whether all Inventories are cached.
+	Complete() bool
 	// Of returns the Inventories of one custom resource that are not being deleted, by stage.
 	Of(ownerUID string) []*keeper.Inventory
 	Get(name string) (*keeper.Inventory, bool)
@@ -78,6 +80,10 @@ func New(opts Options) *Finalizer { return &Finalizer{Options: opts} }
 
 // Reconcile deletes the last Inventory of a deleted custom resource, or waits until the objects of the later ones are gone.
 func (f *Finalizer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !f.Inventories.Complete() {
+		// The last stage that is seen may not be the last, and what another custom resource lists may seem to be this one's alone.
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
 	invs := f.Inventories.Of(req.Name)
 	if len(invs) == 0 {
 		f.StopWatching(types.UID(req.Name))

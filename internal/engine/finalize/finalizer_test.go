@@ -89,6 +89,20 @@ func TestAStageWaitsForTheCaches(t *testing.T) {
 	}
 }
 
+// TestNothingIsDeletedBeforeAllInventoriesAreSeen: the last one that is seen may be that of an earlier stage.
+func TestNothingIsDeletedBeforeAllInventoriesAreSeen(t *testing.T) {
+	w := newWorld(t)
+	w.incomplete = true
+	f := w.manager()
+	if again := w.reconcile(f); again != time.Second || w.writes > 0 || w.waits(1) == "deleted" {
+		t.Errorf("checked again after %s, with %d writes, the last stage: %s", again, w.writes, w.waits(1))
+	}
+	w.incomplete = false
+	if w.reconcile(f); w.waits(1) != "deleted" {
+		t.Errorf("all are seen, and the last stage: %s", w.waits(1))
+	}
+}
+
 // TestAnObjectOfOthersHoldsNothingUp: whoever may write a ConfigMap somewhere can give it the label of any stack, and a controller that is
 // called Inventory, but does not know the UID of the custom resource.
 func TestAnObjectOfOthersHoldsNothingUp(t *testing.T) {

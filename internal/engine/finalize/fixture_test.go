@@ -67,7 +67,11 @@ type world struct {
 	// unwatched says that the watches on the children are not synced, stopped are the owners whose watches were ended.
 	unwatched bool
 	stopped   []types.UID
+	// incomplete says that not all Inventories are cached.
+	incomplete bool
 }
+
+func (w *world) Complete() bool { return !w.incomplete }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()

@@ -48,9 +48,6 @@ func (s *Store) Needed(stack plan.Stack, p plan.Plan, recorded []keeper.Inventor
 func (s *Store) Ensure(
 	ctx context.Context, stack plan.Stack, p plan.Plan, existing []*keeper.Inventory, confirm func() error,
 ) ([]*keeper.Inventory, error) {
-	if !s.Cache.ResourceSynced(GVK.GroupKind()) {
-		return nil, errors.New("the watch on Inventories is not complete yet")
-	}
 	if _, served := s.Catalog.Lookup(GVK); !served {
 		return nil, errors.New("the CustomResourceDefinition of Inventory is not installed: run make install")
 	}

@@ -81,6 +81,9 @@ func (s *Store) Get(name string) (*keeper.Inventory, bool) {
 	return inv, ok
 }
 
+// Complete reports whether all Inventories are cached. Whoever concludes from one that is not seen asks before he looks for it.
+func (s *Store) Complete() bool { return s.Cache.ResourceSynced(GVK.GroupKind()) }
+
 // Of returns the Inventories of one custom resource that are not being deleted, by stage and part.
 func (s *Store) Of(ownerUID string) []*keeper.Inventory {
 	var out []*keeper.Inventory

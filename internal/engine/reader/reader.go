@@ -37,6 +37,8 @@ type Informers interface {
 	ReferenceWatchError(gvk schema.GroupVersionKind, namespace, name string) error
 	ReleaseReferences(referrer watch.Referrer, except ...watch.Ref)
 	Child(controller string, key plan.Key) (*observe.Object, bool)
+	ChildSynced(gk schema.GroupKind, controller string) bool
+	ChildWatchError(gk schema.GroupKind, controller string) error
 	ListResources(gk schema.GroupKind, namespace string) []metav1.Object
 	ListTargets(name, namespace string) []*unstructured.Unstructured
 }
@@ -66,6 +68,8 @@ type Readers struct {
 // Request says for which custom resource a reader reads.
 type Request struct {
 	Stack plan.Stack
+	// Declared says of a kind whether the controller watches it for all its custom resources.
+	Declared func(schema.GroupKind) bool
 	// Recorded says of an object whether it was recorded as a child of the custom resource.
 	Recorded func(plan.Key) bool
 	// WatchGroup receives the groups whose APIs the controller asks for; they are none that its definition names.
@@ -100,8 +104,9 @@ type Reader struct {
 	used, read []watch.Ref
 	// lost are the objects that were read live because they were recorded as children and are not seen as such, and whether they were there.
 	lost map[watch.Ref]bool
-	// opening names the object whose watch is being opened.
+	// opening names the object whose watch is being opened, and unseen is the problem that a child is not seen for that.
 	opening string
+	unseen  *plan.Problem
 	// jobs are the names of the background jobs, due is when the first of them runs again.
 	jobs []string
 	due  time.Time
@@ -220,9 +225,20 @@ func (r *Reader) live(ctx context.Context, user string, ref watch.Ref) (*unstruc
 
 // Child implements controller.Reader.
 func (r *Reader) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
-	o, _ := r.shared.Informers.Child(r.Stack.Controller, plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name})
+	gk, informers := gvk.GroupKind(), r.shared.Informers
+	opening := r.Declared(gk) && !informers.ChildSynced(gk, r.Stack.Controller) && informers.ChildWatchError(gk, r.Stack.Controller) == nil
+	o, seen := informers.Child(r.Stack.Controller, plan.Key{GroupKind: gk, Namespace: namespace, Name: name})
+	if opening && !seen {
+		r.opening = fmt.Sprintf("%s %s/%s", gvk.Kind, namespace, name)
+		problem := unwatched(gvk, name, nil)
+		r.unseen = &problem
+	}
 	return o
 }
+
+// Unseen is the problem that a child which was asked for is not seen because the watch on its kind is still being opened; nil where there is none.
+// A watch that cannot be opened holds up nothing.
+func (r *Reader) Unseen() *plan.Problem { return r.unseen }
 
 // Serves implements controller.Reader.
 func (r *Reader) Serves(gvk schema.GroupVersionKind) bool {

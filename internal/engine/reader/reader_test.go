@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -46,9 +47,11 @@ type fakeCluster struct {
 	err        error
 	watchError error
 	children   map[plan.Key]*observe.Object
-	resources  []metav1.Object
-	kept       []watch.Ref
-	asked      []string
+	// unsynced says that the watches on children are not complete.
+	unsynced  bool
+	resources []metav1.Object
+	kept      []watch.Ref
+	asked     []string
 }
 
 func (f *fakeCluster) Reference(
@@ -67,6 +70,8 @@ func (f *fakeCluster) Child(_ string, key plan.Key) (*observe.Object, bool) {
 	return o, ok
 }
 
+func (f *fakeCluster) ChildSynced(schema.GroupKind, string) bool               { return !f.unsynced }
+func (f *fakeCluster) ChildWatchError(schema.GroupKind, string) error          { return f.watchError }
 func (f *fakeCluster) ListResources(schema.GroupKind, string) []metav1.Object  { return f.resources }
 func (f *fakeCluster) ListTargets(string, string) []*unstructured.Unstructured { return nil }
 func (f *fakeCluster) ServesVersion(schema.GroupVersion) bool                  { return true }
@@ -112,11 +117,42 @@ func newReaders(cluster *fakeCluster, objects ...runtime.Object) (*Readers, *fak
 func (r *Readers) reader(recorded ...plan.Key) *Reader {
 	return r.New(Request{
 		Stack: stack, WatchGroup: func(string) {}, WatchKinds: func() {}, Recorded: func(key plan.Key) bool { return slices.Contains(recorded, key) },
+		Declared: func(gk schema.GroupKind) bool { return gk == secrets.GroupKind() },
 	})
 }
 
 func keyOf(name string) plan.Key {
 	return plan.Key{GroupKind: secrets.GroupKind(), Namespace: "ns", Name: name}
+}
+
+// TestAChildIsAbsentOnceItsWatchIsComplete: a controller that asks for a child while the watch on its kind is opened is told that nobody knows. A
+// watch that cannot be opened, and one that only a plan opens, hold up nothing.
+func TestAChildIsAbsentOnceItsWatchIsComplete(t *testing.T) {
+	for name, c := range map[string]struct {
+		unsynced, there, unknown bool
+		kind                     string
+		err                      error
+	}{
+		"complete":               {},
+		"being opened":           {unsynced: true, unknown: true},
+		"being opened, and seen": {unsynced: true, there: true},
+		"it cannot be opened":    {unsynced: true, err: errors.New("no right")},
+		"a kind of the user's":   {unsynced: true, kind: "Gizmo"},
+	} {
+		cluster := &fakeCluster{unsynced: c.unsynced, watchError: c.err, children: map[plan.Key]*observe.Object{}}
+		if c.there {
+			cluster.children[keyOf("own")] = &observe.Object{}
+		}
+		readers, _ := newReaders(cluster)
+		r, gvk := readers.reader(), secrets
+		gvk.Kind = cmp.Or(c.kind, gvk.Kind)
+		if own := r.Child(gvk, "ns", "own"); (own != nil) != c.there {
+			t.Errorf("%s: the child is %v", name, own)
+		}
+		if problem := r.Unseen(); (problem != nil) != c.unknown || (r.Opening() != "") != c.unknown {
+			t.Errorf("%s: it is told as %v, while %q is opened", name, problem, r.Opening())
+		}
+	}
 }
 
 func TestAReferencedObjectIsReadLiveOnlyWhenItsMetadataChanged(t *testing.T) {
