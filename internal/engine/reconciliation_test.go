@@ -98,7 +98,7 @@ func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
 		s, clock := bareStacks()
 		if name == "the watch has opened since" {
 			// The watch on a kind that is not served counts as complete.
-			s.informers.WatchChildren(key.GroupKind.WithVersion("v1"), s.def.Controller, nil)
+			s.informers.WatchChildren(key.WithVersion("v1"), s.def.Controller, nil)
 		}
 		state := newState("uid")
 		action := decide.Action{Verb: decide.Create, Key: key, Object: plan.Stamped{Key: key, Digest: "d"}}
@@ -217,7 +217,7 @@ func TestWhatLeftThePlanWaitsForItsWatch(t *testing.T) {
 	}
 	// The watch opens before the report: one on a kind that is not served counts as complete.
 	s.informers = watch.New(watch.Options{Catalog: catalog.New(nil, nil, logr.Discard()), Clock: clock})
-	s.informers.WatchChildren(key.GroupKind.WithVersion("v1"), s.def.Controller, nil)
+	s.informers.WatchChildren(key.WithVersion("v1"), s.def.Controller, nil)
 	if entries := s.entriesToKeep(p); len(entries) != 2 || !p.leaving(p.actions[0]) {
 		t.Errorf("recorded are %v, and it counts as leaving: %t", entries, p.leaving(p.actions[0]))
 	}

@@ -70,8 +70,10 @@ func (f *fakeCluster) Child(_ string, key plan.Key) (*observe.Object, bool) {
 	return o, ok
 }
 
-func (f *fakeCluster) ChildSynced(schema.GroupKind, string) bool               { return !f.unsynced }
-func (f *fakeCluster) ChildWatchError(schema.GroupKind, string) error          { return f.watchError }
+func (f *fakeCluster) ChildSynced(schema.GroupKind, string) bool { return !f.unsynced }
+
+func (f *fakeCluster) ChildWatchError(schema.GroupKind, string) error { return f.watchError }
+
 func (f *fakeCluster) ListResources(schema.GroupKind, string) []metav1.Object  { return f.resources }
 func (f *fakeCluster) ListTargets(string, string) []*unstructured.Unstructured { return nil }
 func (f *fakeCluster) ServesVersion(schema.GroupVersion) bool                  { return true }
