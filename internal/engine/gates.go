@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -46,4 +47,38 @@ func (p *reconciliation[C, F]) closedSince(gate string, now time.Time) time.Time
 	}
 	p.gates[gate] = since
 	return since
+}
+
+// holdReplaced has what a stage no longer has stay while an object of the stage that does not exist waits for another: it may be what replaces it, and
+// whatever it waits for may be wrong for long. An object that waits for its own pruning (plan.Object.Hold) does not count. Which stage an object was
+// of, Inventories tell. What a custom resource owns itself may be of any.
+func (p *reconciliation[C, F]) holdReplaced() {
+	keeping := map[string]bool{}
+	for _, stage := range p.plan.Stages {
+		if stage.KeepsPruned {
+			keeping[stage.Name] = true
+		}
+	}
+	for _, a := range p.actions {
+		if a.Object.Desired == nil || a.Verb != decide.Wait || a.Reason != decide.ReasonDependency || a.Object.Hold != "" || a.Object.Suspended {
+			continue
+		}
+		if stage := p.plan.Stages[a.Object.Stage]; !stage.Suspended {
+			keeping[stage.Name] = true
+		}
+	}
+	if len(keeping) == 0 {
+		return
+	}
+	gone := map[plan.Key]bool{}
+	for _, inv := range p.inventories {
+		for _, e := range inv.Spec.Entries {
+			gone[inventory.KeyOf(e)] = !keeping[inv.Spec.StageName]
+		}
+	}
+	for i := range p.actions {
+		if a := &p.actions[i]; a.Verb == decide.Delete && a.Object.Desired == nil && !gone[a.Key] {
+			a.Verb, a.Reason, a.Detail = decide.Wait, decide.ReasonDependency, "what may replace "+a.Key.String()
+		}
+	}
 }

@@ -135,6 +135,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	explainUnwatched(p.actions, s.childWatchError)
 	leaveSuspended(p.plan.Stages, p.actions)
 	s.holdRetries(p)
+	p.holdReplaced()
 	s.holdRollout(p)
 	p.state.gates = p.gates
 }

@@ -374,3 +374,43 @@ func TestAnObjectIsRecordedForTheSchemaFromBeforeItsWrite(t *testing.T) {
 		t.Errorf("nothing was left out, for generation %d", got)
 	}
 }
+
+// TestWhatMayBeReplacedStaysUntilThatExists: the new object of a stage waits for another stage, and what that stage no longer has stays. That of other
+// stages goes, and so does what an object waits for itself.
+func TestWhatMayBeReplacedStaysUntilThatExists(t *testing.T) {
+	keyOf := func(name string) plan.Key {
+		return plan.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "a", Name: name}
+	}
+	for name, c := range map[string]struct {
+		reason    string
+		hold      string
+		suspended bool
+		want      decide.Verb
+	}{
+		"it waits for another stage": {reason: decide.ReasonDependency, want: decide.Wait},
+		"it is suspended":            {reason: decide.ReasonDependency, suspended: true, want: decide.Delete},
+		"it waits for the pruning":   {reason: decide.ReasonDependency, hold: "the autoscaler to be gone", want: decide.Delete},
+		"its name is being deleted":  {reason: decide.ReasonTerminating, want: decide.Delete},
+	} {
+		p := passOf("a", newState("uid"), "")
+		p.plan.Stages = []plan.Stage{{Name: "one"}, {Name: "two", Suspended: c.suspended}}
+		for _, stage := range []string{"one", "two"} {
+			inv := &keeper.Inventory{}
+			inv.Spec.StageName = stage
+			inv.Spec.Entries = []keeper.InventoryEntry{{ObjectReference: keeper.ObjectReference{Kind: "ConfigMap", Namespace: "a", Name: "old-" + stage}}}
+			p.inventories = append(p.inventories, inv)
+		}
+		waits := plan.Stamped{Object: plan.Object{Desired: &unstructured.Unstructured{}, Hold: c.hold}, Stage: 1}
+		p.actions = []decide.Action{
+			{Verb: decide.Wait, Reason: c.reason, Key: keyOf("new"), Object: waits},
+			{Verb: decide.Delete, Reason: decide.ReasonPruned, Key: keyOf("old-one")},
+			{Verb: decide.Delete, Reason: decide.ReasonPruned, Key: keyOf("old-two")},
+			{Verb: decide.Delete, Reason: decide.ReasonPruned, Key: keyOf("of-a-status")},
+		}
+		p.holdReplaced()
+		if p.actions[1].Verb != decide.Delete || p.actions[2].Verb != c.want || p.actions[3].Verb != c.want {
+			t.Errorf("%s: what another stage no longer has is to %s, what its own has not to %s, and what may be of any to %s",
+				name, p.actions[1].Verb, p.actions[2].Verb, p.actions[3].Verb)
+		}
+	}
+}

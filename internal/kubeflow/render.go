@@ -66,6 +66,9 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 		case problem == nil && clash[i] != "":
 			out.Warnings = append(out.Warnings, a.Name+": "+clash[i]+madeAsTheFirst)
 		}
+		if a.empty() {
+			out.Warnings = append(out.Warnings, a.Name+": it has no objects: what it made before stays; take it out of spec.applications to have that pruned")
+		}
 		if w := unplaced(cr, facts, i); w != "" {
 			out.Warnings = append(out.Warnings, a.Name+": "+w)
 		}
@@ -139,10 +142,13 @@ func failureOfApplication(content Content, i int, wrong, clash string) (message,
 	return "", ""
 }
 
+// empty says that an application renders nothing, which is rather a wrong path than a wish: kustomize build refuses that, and kfctl pruned nothing.
+func (a Application) empty() bool { return a.Error == "" && len(a.Objects) == 0 }
+
 // stage is that of one application. hold says why nothing of it is created, whatever it depends on.
 func stage(content Content, names []string, i int, hold string, objects []plan.Object) plan.Stage {
 	spec := content.Spec[i]
-	out := plan.Stage{Name: names[i], Objects: objects, WaitHealthy: spec.Wait, Hold: hold}
+	out := plan.Stage{Name: names[i], Objects: objects, WaitHealthy: spec.Wait, Hold: hold, KeepsPruned: content.Applications[i].empty()}
 	if spec.Timeout != nil {
 		out.Timeout = spec.Timeout.Duration
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 )
@@ -144,8 +145,9 @@ spec: {selector: {app: theirs}, ports: [{port: 1}]}
 
 func TestANamespaceThatIsTerminatingIsNoHotLoopAndNoHang(t *testing.T) {
 	c := cluster.Shared(t)
-	o := start(t, c, harness.Options{})
 	ns := c.Namespace(t)
+	// Its writes are counted, and other tests leave Inventories to be torn down.
+	o := start(t, c, harness.Options{Engine: engine.Options{Namespaces: []string{ns}}})
 	volume(t, c, pvName(ns))
 	c.Apply(t, adr(pvName(ns)), ns)
 	condition(t, c, ns, example, "Ready", metav1.ConditionTrue)

@@ -122,8 +122,8 @@ func TestEveryExampleOfTheCommandLineRuns(t *testing.T) {
 	for _, verb := range []string{"status", "tree", "explain"} {
 		d.prints("mlkeeper "+verb, 0)
 	}
-	// The volume is there when somebody waits for it.
-	made := time.AfterFunc(time.Second, func() { volume(t, c, "mypv") })
+	// The volume is there when somebody waits for it, after the first lines on a slow machine, too.
+	made := time.AfterFunc(5*time.Second, func() { volume(t, c, "mypv") })
 	defer made.Stop()
 	d.prints("mlkeeper wait", 0)
 	// The simulated kubelets have no logs.

@@ -1,8 +1,11 @@
 package kubeflow
 
 import (
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -73,6 +76,59 @@ func TestWhatReplacesAnObjectIsServedBeforeThatIsPruned(t *testing.T) {
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	if c.Get(t, leases, ns, "new") == nil {
 		t.Error("the corrected object is not there")
+	}
+	remove(t, c, ns, "kf")
+}
+
+// TestWhatReplacesAnObjectIsMadeBeforeThatIsPruned: an application waits for another one that has failed, and keeps what it has.
+func TestWhatReplacesAnObjectIsMadeBeforeThatIsPruned(t *testing.T) {
+	c := cluster.Start(t)
+	a := mirror(t)
+	c.InstallCRDs(t)
+	ns := c.Namespace(t)
+	grant(t, c, ns)
+	const lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: old}, spec: {holderIdentity: a}}"
+	archiveOf := func(first, second string) {
+		files := application("one", first)
+		maps.Copy(files, application("two", second))
+		archive(t, c, ns, "kf", files)
+	}
+	archiveOf(configMap("one"), lease)
+	o := start(t, c, a, harness.Options{}, kubeflow.Settings{})
+	apply(t, c, ns, "kf", "", "one", "two {dependsOn: [one]}")
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
+	before := c.Get(t, leases, ns, "old").GetUID()
+	stays := func(when string) {
+		t.Helper()
+		o.Settle(t, time.Minute)
+		if now := c.Get(t, leases, ns, "old"); now == nil || now.GetUID() != before || now.GetDeletionTimestamp() != nil {
+			t.Errorf("%s, and it is gone: %v", when, now)
+		}
+	}
+	renamed := strings.Replace(lease, "old", "new", 1)
+	// No node takes its pod.
+	const pending = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: pending}, spec: {selector: {matchLabels: {a: b}}, template: {" +
+		"metadata: {labels: {a: b}}, spec: {nodeSelector: {is: nowhere}, containers: [{name: c, image: x}]}}}}"
+	archiveOf(configMap("one")+"\n---\n"+pending, renamed)
+	cluster.Eventually(t, time.Minute, func() error { return reason(get(t, c, ns, "kf"), "Progressing", "") })
+	stays("what replaces it waits for another application")
+	archiveOf(configMap("one"), renamed)
+	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, leases, ns, "old") })
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
+	before = c.Get(t, leases, ns, "new").GetUID()
+	// A folder without a kustomization, as with a path that is one folder too short.
+	files := application("one", configMap("one"))
+	files["two/readme.md"] = &fstest.MapFile{Data: []byte("nothing")}
+	archive(t, c, ns, "kf", files)
+	cluster.Eventually(t, time.Minute, func() error {
+		if cr := get(t, c, ns, "kf"); !strings.Contains(strings.Join(cr.Status.Warnings, "\n"), "what it made before stays") {
+			return fmt.Errorf("the warnings are %q", cr.Status.Warnings)
+		}
+		return ready(get(t, c, ns, "kf"))
+	})
+	o.Settle(t, time.Minute)
+	if now := c.Get(t, leases, ns, "new"); now == nil || now.GetUID() != before || now.GetDeletionTimestamp() != nil {
+		t.Errorf("the application renders nothing, and what it made is gone: %v", now)
 	}
 	remove(t, c, ns, "kf")
 }

@@ -98,7 +98,7 @@ func TestServedFollowsCRDs(t *testing.T) {
 		t.Fatalf("CRDExists = %v, %v before it exists", there, err)
 	}
 	crd := k.Apply(t, gadgets)[0]
-	cluster.Eventually(t, 10*time.Second, func() error {
+	cluster.Eventually(t, time.Minute, func() error {
 		if got := fmt.Sprint(c.Versions(gadget)); got != "[v1 v1beta1]" {
 			return fmt.Errorf("versions = %s", got)
 		}

@@ -161,6 +161,8 @@ type Stage struct {
 	Suspended bool
 	// After names stages every object of which must be healthy before those of this one are created.
 	After []string
+	// KeepsPruned says that what the stage no longer has is not pruned.
+	KeepsPruned bool
 	// Hold says why nothing of this stage is created, such as that a stage of After could not be rendered; empty mostly. What
 	// is there is updated nevertheless.
 	Hold string
