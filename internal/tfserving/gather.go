@@ -65,6 +65,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 		settings: s.settings, hosts: &s.hosts, rolls: &s.rolls, endings: &s.endings, read: read, cr: cr, of: client.ObjectKeyFromObject(cr),
 	}
 	g.facts.Constraints = read.Serves(gvkConstraints)
+	g.facts.Gateway = read.Serves(gvkHTTPRoute) && read.Serves(gvkGRPCRoute)
 	for _, step := range []func(context.Context) error{g.config, g.credentials, g.s3, g.claim, g.tls, g.liveConfig} {
 		if err := step(ctx); err != nil {
 			return Facts{}, err

@@ -14,6 +14,9 @@ func (r *renderer) exposure() {
 	service, split := serviceName(r.cr), r.split()
 	if spec := r.cr.Spec.Ingress; spec != nil {
 		r.add(plan.Typed(gvkIngress, workload.Ingress(r.meta(r.cr.Name), spec, service, restPortName)))
+	} else if !r.facts.Gateway && (r.cr.Spec.HTTPRoute != nil || r.cr.Spec.GRPCRoute != nil) {
+		// The routes are left out, and cannot take the place of an Ingress.
+		r.plan.KeepRecorded(r.cr.Status.Inventory.Entries, plan.Key{GroupKind: gvkIngress.GroupKind(), Namespace: r.cr.Namespace, Name: r.cr.Name})
 	}
 	if spec := r.cr.Spec.HTTPRoute; spec != nil {
 		route := workload.HTTPRoute(spec, service, int64(restPort(r.cr)), split)

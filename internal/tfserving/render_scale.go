@@ -34,6 +34,12 @@ func (r *renderer) autoscaler() {
 	render := r.horizontal
 	if spec.KEDA != nil {
 		render = r.scaledObject
+		if !r.facts.KEDA {
+			// The ScaledObject is left out, and cannot take the place of a HorizontalPodAutoscaler.
+			r.plan.KeepRecorded(r.cr.Status.Inventory.Entries, plan.Key{
+				GroupKind: gvkAutoscaler.GroupKind(), Namespace: r.cr.Namespace, Name: r.cr.Name,
+			})
+		}
 	}
 	o := render()
 	o.IgnoreHealth = true

@@ -83,7 +83,7 @@ type Facts struct {
 type Serves struct {
 	// ServiceCA is OpenShift's service-ca, CertManager is cert-manager, Constraints are OpenShift's security context
 	// constraints.
-	ServiceCA, CertManager, Route, ServiceMonitor, Constraints bool
+	ServiceCA, CertManager, Route, ServiceMonitor, HTTPRoute, Constraints bool
 }
 
 // Volume is what is known of a PersistentVolume.

@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // everyField has the fields that neither TrustyAI ADR 3 nor upstream knows. What they render is the golden file secured-every-field.
@@ -313,6 +315,31 @@ func TestAnInferenceServiceOptsOut(t *testing.T) {
 		users := loggedSecurely(Inference{Services: []client.Object{cr}, Targets: map[string][]*unstructured.Unstructured{WireKServe: {s.target()}}})
 		if (len(users) > 0) != step.wired {
 			t.Errorf("with %q the bundle for loggers is kept for %v", step.value, users)
+		}
+	}
+}
+
+// Test_ARouteThatIsLeftOutReplacesNoIngress: without the Gateway API the Ingress of before stays.
+func Test_ARouteThatIsLeftOutReplacesNoIngress(t *testing.T) {
+	const route = "  httpRoute: {host: trustyai.example.com, gateway: {name: public}}\n"
+	for name, c := range map[string]struct {
+		spec   string
+		served []schema.GroupVersionKind
+		keeps  bool
+	}{
+		"without the Gateway API": {spec: route, keeps: true},
+		"with it":                 {spec: route, served: []schema.GroupVersionKind{gvkHTTPRoute}},
+		"beside an Ingress":       {spec: route + "  ingress: {host: trustyai.example.com}\n"},
+		"no route":                {},
+	} {
+		cr := custom(t, upstreamSpec+"  exposure: Plain\n"+c.spec)
+		cr.Status.Inventory.Entries = []keeper.InventoryEntry{{ObjectReference: keeper.ObjectReference{
+			Group: gvkIngress.Group, Version: gvkIngress.Version, Kind: gvkIngress.Kind, Namespace: cr.Namespace, Name: cr.Name,
+		}}}
+		_, p := gatherAndRender(t, newCluster(c.served...), cr)
+		kept := slices.ContainsFunc(p.Keep, func(key plan.Key) bool { return key.Kind == "Ingress" && key.Name == "tas" && key.Namespace != "" })
+		if kept != c.keeps || len(p.Keep) > 1 {
+			t.Errorf("%s: kept are %v", name, p.Keep)
 		}
 	}
 }

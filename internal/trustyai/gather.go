@@ -49,7 +49,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 		Migration: cr.Status.Migration.DeepCopy(),
 		Serves: Serves{
 			ServiceCA: read.Serves(gvkServiceCA), CertManager: read.Serves(gvkCertificate), Route: read.Serves(gvkRoute),
-			ServiceMonitor: read.Serves(gvkServiceMonitor), Constraints: read.Serves(gvkConstraints),
+			ServiceMonitor: read.Serves(gvkServiceMonitor), HTTPRoute: read.Serves(gvkHTTPRoute), Constraints: read.Serves(gvkConstraints),
 		},
 		Inference: gatherInference(read, cr),
 	}

@@ -14,6 +14,10 @@ func (r *scene) httpRoute() {
 	if spec == nil {
 		return
 	}
+	if r.cr.Spec.Ingress == nil && !r.facts.Serves.HTTPRoute {
+		// The HTTPRoute is left out, and cannot take the place of an Ingress.
+		r.plan.KeepRecorded(r.cr.Status.Inventory.Entries, plan.Key{GroupKind: gvkIngress.GroupKind(), Namespace: r.cr.Namespace, Name: r.names.base})
+	}
 	service, port := r.names.base, int64(80)
 	if r.secured {
 		service, port = r.names.tlsService, 443

@@ -317,3 +317,12 @@ func (p Problem) Advice() string {
 	}
 	return p.Message + "; " + p.Remedy
 }
+
+// KeepRecorded has an object stay that the plan no longer has, if an inventory has recorded it: what is declared in its place cannot be made.
+func (p *Plan) KeepRecorded(recorded []keeper.InventoryEntry, key Key) {
+	for _, e := range recorded {
+		if e.Group == key.Group && e.Kind == key.Kind && e.Namespace == key.Namespace && e.Name == key.Name {
+			p.Keep = append(p.Keep, key)
+		}
+	}
+}
