@@ -47,6 +47,8 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 		r.autoscaler()
 		r.monitor()
 		r.keep()
+	} else if facts.Running != nil {
+		r.holdChanges()
 	}
 	r.canary()
 	r.plan.Stages = []plan.Stage{{Name: stageServer, Objects: r.objects}}
@@ -62,6 +64,13 @@ func inputsOf(facts Facts) string {
 		inputs["restart"] = facts.Restart
 	}
 	return hashOf(inputs)
+}
+
+// holdChanges has what leads to the pods stay as it is while a problem has these stay as they are.
+func (r *renderer) holdChanges() {
+	for i := range r.objects {
+		r.objects[i].HoldChanges = "the Deployment " + r.cr.Name + ", which waits for the problem to be solved"
+	}
 }
 
 func (r *renderer) add(o plan.Object) { r.objects = append(r.objects, o) }

@@ -9,6 +9,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // TestWhatIsLeftOutReplacesNothing: an Ingress and a HorizontalPodAutoscaler stay while the API of what is declared in their place is not served.
@@ -42,6 +43,29 @@ func TestWhatIsLeftOutReplacesNothing(t *testing.T) {
 		}
 		if got := strings.Join(kept, " "); got != c.keeps {
 			t.Errorf("%s: kept are %q, not %q (%s)", name, got, c.keeps, fmt.Sprint(p.Problems))
+		}
+	}
+}
+
+// TestWhileAProblemStandsWhatLeadsToThePodsStays: the Deployment is not rendered, and its pods serve what they did.
+func TestWhileAProblemStandsWhatLeadsToThePodsStays(t *testing.T) {
+	cr := custom(t, inline)
+	for name, c := range map[string]struct {
+		facts Facts
+		held  bool
+	}{
+		"there are pods":              {Facts{Running: &Running{}, Problems: []plan.Problem{{Reason: "ConfigInvalid"}}}, true},
+		"there are no pods yet":       {Facts{Problems: []plan.Problem{{Reason: "ConfigInvalid"}}}, false},
+		"there are pods, and nothing": {Facts{Running: &Running{}}, false},
+	} {
+		p := testSystem().Render(cr, c.facts)
+		for _, o := range p.Stages[0].Objects {
+			if (o.HoldChanges != "") != c.held {
+				t.Errorf("%s: %s waits for %q", name, o.Key(), o.HoldChanges)
+			}
+		}
+		if find(p, gvkService.Kind) == nil {
+			t.Errorf("%s: there is no Service", name)
 		}
 	}
 }

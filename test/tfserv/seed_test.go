@@ -177,6 +177,25 @@ func TestABrokenConfigRollsNothing(t *testing.T) {
 	if !reflect.DeepEqual(field(t, c.Get(t, deployment, ns, sample), "spec", "template"), template) {
 		t.Error("the pods were rolled")
 	}
+	// What leads to the pods is repaired, and stays with them.
+	ports := field(t, c.Get(t, service, ns, sample+"-service"), "spec", "ports")
+	patch(t, c, service, ns, sample+"-service", `{"spec":{"selector":{"of":"somebody"}}}`)
+	cluster.Eventually(t, time.Minute, func() error {
+		if selector := fmt.Sprint(field(t, c.Get(t, service, ns, sample+"-service"), "spec", "selector")); strings.Contains(selector, "somebody") {
+			return fmt.Errorf("the Service selects %s", selector)
+		}
+		return nil
+	})
+	patch(t, c, tfserv, ns, sample, `{"spec":{"restPort":8600}}`)
+	cluster.Eventually(t, time.Minute, func() error {
+		if cr := get(t, c, ns, sample); cr.Status.ObservedGeneration != cr.Generation {
+			return fmt.Errorf("generation %d is not looked at yet", cr.Generation)
+		}
+		return nil
+	})
+	if now := field(t, c.Get(t, service, ns, sample+"-service"), "spec", "ports"); !reflect.DeepEqual(now, ports) {
+		t.Errorf("the Service leads to %v, and the pods have %v", now, ports)
+	}
 	// A pod that starts now reads what the others do.
 	mounted := plain(fmt.Sprint(template))
 	_, mounted, _ = strings.Cut(mounted, "configMap:map[")
@@ -190,6 +209,9 @@ func TestABrokenConfigRollsNothing(t *testing.T) {
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 	if reflect.DeepEqual(field(t, c.Get(t, deployment, ns, sample), "spec", "template"), template) {
 		t.Error("the corrected config did not roll the pods")
+	}
+	if now := fmt.Sprint(field(t, c.Get(t, service, ns, sample+"-service"), "spec", "ports")); !strings.Contains(now, "8600") {
+		t.Errorf("the Service has the ports %s", now)
 	}
 }
 

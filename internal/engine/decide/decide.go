@@ -235,8 +235,11 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = verify(item, in.Owners)
 		a.ordered(item)
 	}
-	if item.Hold != "" && a.Writes() {
+	switch {
+	case item.Hold != "" && a.Writes():
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Hold
+	case item.HoldChanges != "" && (a.Verb == Create || a.Verb == Apply) && (item.Known == nil || item.Known.AppliedHash != item.Digest):
+		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.HoldChanges
 	}
 	return a
 }
