@@ -59,6 +59,9 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 	}
 	in := decide.Input{Stack: j.stack, Owners: j.owners, Prune: plan.MayPrune(r.plan.Problems), KeepRuns: len(r.plan.Problems) > 0}
 	desired := map[plan.Key]bool{}
+	for _, key := range r.plan.Keep {
+		desired[key] = true
+	}
 	for i, stage := range r.plan.Stages {
 		owner := self
 		if i+1 < len(j.owners) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"mlkeeper.dev/internal/engine/decide"
@@ -49,8 +50,8 @@ func (p *reconciliation[C, F]) closedSince(gate string, now time.Time) time.Time
 	return since
 }
 
-// holdReplaced has what a stage no longer has stay while an object of the stage that does not exist waits for another: it may be what replaces it, and
-// whatever it waits for may be wrong for long. An object that waits for its own pruning (plan.Object.Hold) does not count. Which stage an object was
+// holdReplaced has what a stage no longer has stay while an object of the stage waits for another, be it to be created or to be changed: it may be what
+// replaces it, and whatever it waits for may be wrong for as long as the timeout of the gate. An object that waits for its own pruning (plan.Object.Hold) does not count. Which stage an object was
 // of, Inventories tell. What a custom resource owns itself may be of any.
 func (p *reconciliation[C, F]) holdReplaced() {
 	keeping := map[string]bool{}
@@ -59,8 +60,10 @@ func (p *reconciliation[C, F]) holdReplaced() {
 			keeping[stage.Name] = true
 		}
 	}
+	// After a rollback nothing is held: what failed is in the way.
+	waits := !slices.ContainsFunc(p.problems, func(problem plan.Problem) bool { return problem.AllowsPruning })
 	for _, a := range p.actions {
-		if a.Object.Desired == nil || a.Verb != decide.Wait || a.Reason != decide.ReasonDependency || a.Object.Hold != "" || a.Object.Suspended {
+		if !waits || a.Object.Desired == nil || a.Verb != decide.Wait || a.Reason != decide.ReasonDependency || a.Object.Hold != "" || a.Object.Suspended {
 			continue
 		}
 		if stage := p.plan.Stages[a.Object.Stage]; !stage.Suspended {

@@ -51,9 +51,9 @@ type reconciliation[C client.Object, F any] struct {
 	entries      map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
 	remaining    []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
 	actions      []decide.Action                    // Set by decide.
-	unseen       map[plan.Key]bool                  // Set by decide: what the plan no longer has while the watch on its kind was not complete.
+	unseen       map[plan.Key]bool                  // Set by decide: what was recorded while the watch on its kind was not complete.
 	gates        map[string]time.Time               // Set by decide: since when each gate is closed that is closed now.
-	refused      bool                               // Set by decide: something of the plan waits to be tried again or for its watch, or is another's.
+	refused      bool                               // Set by decide: something of the plan waits to be tried again, for its watch or for its API, or is another's.
 	schemas      map[schema.GroupKind]schemaAt      // Set by act: the definitions that count at its beginning, of what is written.
 	results      map[plan.Key]act.Result            // Set by act.
 	nextAt       time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
@@ -163,16 +163,8 @@ func (s *stacks[C, F]) watchTakenNames(ctx context.Context, p *reconciliation[C,
 // undecided says that nobody knows yet whether an object of the plan is written or refused. Its watch is not complete, as after a start, and may have
 // become so since the action was decided. Or its API is not served, which may be a misspelled kind; what is suspended does not count then.
 func (p *reconciliation[C, F]) undecided(a decide.Action) bool {
-	if a.Object.Desired == nil || a.Verb != decide.Wait {
-		return false
-	}
-	switch a.Reason {
-	case decide.ReasonNotSynced:
-		return true
-	case decide.ReasonNotServed:
-		return !a.Object.Suspended && !p.plan.Stages[a.Object.Stage].Suspended
-	}
-	return false
+	waits := a.Object.Desired != nil && a.Verb == decide.Wait && (a.Reason == decide.ReasonNotSynced || a.Reason == decide.ReasonNotServed)
+	return waits && !a.Object.Suspended && !p.plan.Stages[a.Object.Stage].Suspended
 }
 
 // keepListed adds everything that the Inventories of a stage list, and those of the stages that belong to it: their names are that of the
@@ -276,6 +268,9 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 	p.unseen = map[plan.Key]bool{}
 	taken, listed := map[plan.Key]bool{}, inventory.Entries(p.inventories)
 	for key, entry := range p.entries {
+		if !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
+			p.unseen[key] = true
+		}
 		if desired[key] {
 			continue
 		}
@@ -284,9 +279,6 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 			continue
 		}
 		taken[key] = true
-		if !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
-			p.unseen[key] = true
-		}
 		x := decide.Extra{Entry: entry, Unwatched: p.unseen[key] && !s.unwatchable(key.GroupKind)}
 		x.Observed = s.child(key)
 		served := len(s.catalog.Versions(key.GroupKind)) > 0 // Also where the cluster has moved on to another version.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,7 @@ func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
 		"the watch has opened since":         {decide.Wait, decide.ReasonNotSynced, false, true},
 		"the API of an object is not served": {decide.Wait, decide.ReasonNotServed, false, true},
 		"that of a suspended object":         {decide.Wait, decide.ReasonNotServed, false, false},
+		"the watch on a suspended object":    {decide.Wait, decide.ReasonNotSynced, false, false},
 	} {
 		s, clock := bareStacks()
 		if name == "the watch has opened since" {
@@ -108,7 +110,7 @@ func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
 			state.retries.Record(act.Result{Action: action, Problem: problem}, retry.Request{User: userRequest(p.cr)}, clock.Now())
 		}
 		action.Verb, action.Reason, action.Object.Desired = c.verb, c.reason, &unstructured.Unstructured{}
-		action.Object.Suspended = name == "that of a suspended object"
+		action.Object.Suspended = strings.Contains(name, "suspended")
 		p.actions, p.plan.Stages = []decide.Action{action}, make([]plan.Stage, 1)
 		if s.holdRetries(p); p.refused != c.refused {
 			t.Errorf("%s: the plan counts as refused: %t", name, p.refused)
@@ -220,6 +222,14 @@ func TestWhatLeftThePlanWaitsForItsWatch(t *testing.T) {
 	s.informers.WatchChildren(key.WithVersion("v1"), s.def.Controller, nil)
 	if entries := s.entriesToKeep(p); len(entries) != 2 || !p.leaving(p.actions[0]) {
 		t.Errorf("recorded are %v, and it counts as leaving: %t", entries, p.leaving(p.actions[0]))
+	}
+	// What a suspended stage had is no part of any decision.
+	s.informers = watch.New(watch.Options{Catalog: s.catalog, Clock: clock})
+	inv := &keeper.Inventory{}
+	inv.Spec.StageName, inv.Spec.Entries = "one", slices.Collect(maps.Values(p.entries))
+	p.inventories, p.plan.Stages, p.stamped = []*keeper.Inventory{inv}, []plan.Stage{{Name: "one", Suspended: true}}, make([][]plan.Stamped, 1)
+	if s.decide(p); len(p.actions) != 0 || len(s.entriesToKeep(p)) != 2 {
+		t.Errorf("of a suspended stage: %+v, recorded are %v", p.actions, s.entriesToKeep(p))
 	}
 }
 

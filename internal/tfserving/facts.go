@@ -41,8 +41,8 @@ type Facts struct {
 	Running *Running
 	// Ports are the ports of the Service as they are, by name.
 	Ports map[string]Port
-	// KEDA says that ScaledObjects are served, Gateway that HTTPRoutes and GRPCRoutes are.
-	KEDA, Gateway bool
+	// KEDA says that ScaledObjects are served, HTTPRoute and GRPCRoute that these are.
+	KEDA, HTTPRoute, GRPCRoute bool
 	// Autoscaler and ScaledObject say that there is a HorizontalPodAutoscaler of ours, and a ScaledObject.
 	Autoscaler, ScaledObject bool
 	// UnscaledAt is when it is to be told that the HorizontalPodAutoscaler does not scale; zero where it does, or that is told.

@@ -65,7 +65,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 		settings: s.settings, hosts: &s.hosts, rolls: &s.rolls, endings: &s.endings, read: read, cr: cr, of: client.ObjectKeyFromObject(cr),
 	}
 	g.facts.Constraints = read.Serves(gvkConstraints)
-	g.facts.Gateway = read.Serves(gvkHTTPRoute) && read.Serves(gvkGRPCRoute)
+	g.facts.HTTPRoute, g.facts.GRPCRoute = read.Serves(gvkHTTPRoute), read.Serves(gvkGRPCRoute)
 	for _, step := range []func(context.Context) error{g.config, g.credentials, g.s3, g.claim, g.tls, g.liveConfig} {
 		if err := step(ctx); err != nil {
 			return Facts{}, err
@@ -266,7 +266,7 @@ func (g *gathering) running() {
 	}
 }
 
-// ports reads the ports of the Service: a nodePort is to survive a change of the port that it belongs to.
+// ports reads the ports of the Service: a nodePort is to survive a change of the port that it belongs to, and a port a change that a problem holds back.
 func (g *gathering) ports() {
 	child := g.read.Child(gvkService, g.cr.Namespace, serviceName(g.cr))
 	seen := child.Stripped()
@@ -279,7 +279,7 @@ func (g *gathering) ports() {
 		name, _ := m["name"].(string)
 		port, _ := m["port"].(int64)
 		nodePort, _ := m["nodePort"].(int64)
-		if name == "" || nodePort == 0 {
+		if name == "" || port == 0 {
 			continue
 		}
 		if g.facts.Ports == nil {

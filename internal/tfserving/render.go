@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
@@ -37,6 +38,9 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 	}
 	r.checkPaths()
 	r.checkInterval()
+	if len(r.plan.Problems) > 0 && facts.Running != nil {
+		r.cr = withPorts(cr, facts.Ports)
+	}
 	r.service()
 	r.exposure()
 	r.disruption()
@@ -47,8 +51,6 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 		r.autoscaler()
 		r.monitor()
 		r.keep()
-	} else if facts.Running != nil {
-		r.holdChanges()
 	}
 	r.canary()
 	r.plan.Stages = []plan.Stage{{Name: stageServer, Objects: r.objects}}
@@ -66,11 +68,17 @@ func inputsOf(facts Facts) string {
 	return hashOf(inputs)
 }
 
-// holdChanges has what leads to the pods stay as it is while a problem has these stay as they are.
-func (r *renderer) holdChanges() {
-	for i := range r.objects {
-		r.objects[i].HoldChanges = "the Deployment " + r.cr.Name + ", which waits for the problem to be solved"
+// withPorts is a custom resource with the ports of its Service as they are: while a problem has the pods stay as they are, whatever leads to them
+// leads to the ports that they have.
+func withPorts(cr *v1alpha1.Tfserv, ports map[string]Port) *v1alpha1.Tfserv {
+	out := cr.DeepCopy()
+	if rest, found := ports[restPortName]; found {
+		out.Spec.RestPort = ptr.To(int32(rest.Port)) //nolint:gosec // The API server has checked that it is a port.
 	}
+	if grpc, found := ports[grpcPortName]; found {
+		out.Spec.GrpcPort = ptr.To(int32(grpc.Port)) //nolint:gosec // The API server has checked that it is a port.
+	}
+	return out
 }
 
 func (r *renderer) add(o plan.Object) { r.objects = append(r.objects, o) }

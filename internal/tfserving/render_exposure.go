@@ -14,7 +14,7 @@ func (r *renderer) exposure() {
 	service, split := serviceName(r.cr), r.split()
 	if spec := r.cr.Spec.Ingress; spec != nil {
 		r.add(plan.Typed(gvkIngress, workload.Ingress(r.meta(r.cr.Name), spec, service, restPortName)))
-	} else if !r.facts.Gateway && (r.cr.Spec.HTTPRoute != nil || r.cr.Spec.GRPCRoute != nil) {
+	} else if r.cr.Spec.HTTPRoute != nil && !r.facts.HTTPRoute || r.cr.Spec.GRPCRoute != nil && !r.facts.GRPCRoute {
 		// The routes are left out, and cannot take the place of an Ingress.
 		r.plan.KeepRecorded(r.cr.Status.Inventory.Entries, plan.Key{GroupKind: gvkIngress.GroupKind(), Namespace: r.cr.Namespace, Name: r.cr.Name})
 	}

@@ -1,6 +1,7 @@
 package tfserving
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func TestWhatIsLeftOutReplacesNothing(t *testing.T) {
 		keeps  string
 	}{
 		"without the Gateway API": {spec: route, keeps: "Ingress"},
-		"with it":                 {spec: route, served: []schema.GroupVersionKind{gvkHTTPRoute, gvkGRPCRoute}},
+		"with this kind of it":    {spec: route, served: []schema.GroupVersionKind{gvkHTTPRoute}},
 		"beside an Ingress":       {spec: route + "  ingress: {host: h.example.com}\n"},
 		"without KEDA":            {spec: keda, keeps: "HorizontalPodAutoscaler"},
 		"with KEDA":               {spec: keda, served: []schema.GroupVersionKind{gvkScaledObject}},
@@ -47,25 +48,35 @@ func TestWhatIsLeftOutReplacesNothing(t *testing.T) {
 	}
 }
 
-// TestWhileAProblemStandsWhatLeadsToThePodsStays: the Deployment is not rendered, and its pods serve what they did.
+// TestWhileAProblemStandsWhatLeadsToThePodsStays: the Deployment is not rendered, and its pods have the ports that they had.
 func TestWhileAProblemStandsWhatLeadsToThePodsStays(t *testing.T) {
-	cr := custom(t, inline)
+	cr := custom(t, inline+"  httpRoute: {host: h.example.com, gateway: {name: public}}\n  restPort: 9999\n")
+	wrong := []plan.Problem{{Reason: "ConfigInvalid"}}
 	for name, c := range map[string]struct {
 		facts Facts
-		held  bool
+		want  int64
 	}{
-		"there are pods":              {Facts{Running: &Running{}, Problems: []plan.Problem{{Reason: "ConfigInvalid"}}}, true},
-		"there are no pods yet":       {Facts{Problems: []plan.Problem{{Reason: "ConfigInvalid"}}}, false},
-		"there are pods, and nothing": {Facts{Running: &Running{}}, false},
+		"there are pods":              {Facts{Running: &Running{}, Problems: wrong}, 8501},
+		"there are no pods yet":       {Facts{Problems: wrong}, 9999},
+		"there are pods, and nothing": {Facts{Running: &Running{}}, 9999},
 	} {
+		c.facts.HTTPRoute, c.facts.Ports = true, map[string]Port{restPortName: {Port: 8501, NodePort: 30000}}
 		p := testSystem().Render(cr, c.facts)
-		for _, o := range p.Stages[0].Objects {
-			if (o.HoldChanges != "") != c.held {
-				t.Errorf("%s: %s waits for %q", name, o.Key(), o.HoldChanges)
+		service, err := json.Marshal(find(p, gvkService.Kind).Desired.Object["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		route, err := json.Marshal(find(p, gvkHTTPRoute.Kind).Desired.Object["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{fmt.Sprintf(`"port":%d`, c.want), fmt.Sprintf(`"targetPort":%d`, c.want)} {
+			if !strings.Contains(string(service), part) {
+				t.Errorf("%s: the Service has no %s: %s", name, part, service)
 			}
 		}
-		if find(p, gvkService.Kind) == nil {
-			t.Errorf("%s: there is no Service", name)
+		if part := fmt.Sprintf(`"port":%d`, c.want); !strings.Contains(string(route), part) {
+			t.Errorf("%s: the route has no %s: %s", name, part, route)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
@@ -426,13 +427,16 @@ func (r *run) passDue(within time.Duration) bool {
 		by = r.stoodUntil
 	}
 	r.mu.Unlock()
-	for _, kind := range []struct{ resource, controller string }{
-		{r.kind.Resource, strings.ToLower(r.kind.GVK.Kind)}, {inventories, "inventory"},
-	} {
-		for _, u := range r.history.all(kind.resource) {
-			if harness.PassDue(kind.controller, u.GetNamespace(), u.GetName(), by) {
-				return true
-			}
+	for _, cr := range r.history.all(r.kind.Resource) {
+		if harness.PassDue(strings.ToLower(r.kind.GVK.Kind), cr.GetNamespace(), cr.GetName(), by) {
+			return true
+		}
+	}
+	for _, inv := range r.history.all(inventories) {
+		// They are reconciled by the UID of their owner.
+		owner, _, _ := unstructured.NestedStringMap(inv.Object, "spec", "owner")
+		if harness.PassDue("inventory", owner["namespace"], owner["uid"], by) {
+			return true
 		}
 	}
 	return false

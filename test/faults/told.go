@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// telling is how a status tells of a cause. The expressions match words that stand in no name of a child.
+// telling is how a status tells of a cause. The expressions for reason and remedy match nothing that stands in a name of a child.
 type telling struct {
 	// words matches what the message says of the cause.
 	words *regexp.Regexp

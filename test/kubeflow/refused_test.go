@@ -80,7 +80,7 @@ func TestWhatReplacesAnObjectIsServedBeforeThatIsPruned(t *testing.T) {
 	remove(t, c, ns, "kf")
 }
 
-// TestWhatReplacesAnObjectIsMadeBeforeThatIsPruned: an application waits for another one that has failed, and keeps what it has.
+// TestWhatReplacesAnObjectIsMadeBeforeThatIsPruned: an application waits for another one that is not healthy, and keeps what it has.
 func TestWhatReplacesAnObjectIsMadeBeforeThatIsPruned(t *testing.T) {
 	c := cluster.Start(t)
 	a := mirror(t)

@@ -93,7 +93,7 @@ type Request struct {
 	PreviousOwner plan.Mark
 	// PreviousManagers are the field managers of the previous operator.
 	PreviousManagers []string
-	// Refused says that something of the plan is not written, since it was refused before or belongs to another owner, or may be refused.
+	// Refused says that something of the plan is not written, since it was refused before, belongs to another owner or has no API, or may be refused.
 	Refused bool
 	// KeepRuns leaves what was run and the plan no longer has.
 	KeepRuns bool

@@ -235,19 +235,10 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = verify(item, in.Owners)
 		a.ordered(item)
 	}
-	a.hold(item)
-	return a
-}
-
-// hold has a write wait for what the plan says that it waits for.
-func (a *Action) hold(item Item) {
-	switch {
-	case !a.Writes():
-	case item.Hold != "":
+	if item.Hold != "" && a.Writes() {
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Hold
-	case item.HoldChanges != "" && (item.Known == nil || item.Known.AppliedHash != item.Digest):
-		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.HoldChanges
 	}
+	return a
 }
 
 // absent has what does not exist yet made, once nothing before it is waited for.

@@ -58,7 +58,6 @@ func decideOne(item Item) Action {
 func TestJudge(t *testing.T) {
 	type change = func(*Item, *thing)
 	held := func(o *plan.Object) { o.Hold = "a Secret to be stored" }
-	unchanged := func(o *plan.Object) { o.HoldChanges = "a problem to be solved" }
 	hook := func(o *plan.Object) {
 		o.Hook, o.DeleteCompleted = true, true
 		o.Desired.SetAnnotations(map[string]string{keeper.RunAnnotation: "two"})
@@ -187,12 +186,6 @@ func TestJudge(t *testing.T) {
 		{"held, as declared", held, nil, Leave, ""},
 		{"held and changed", held, func(i *Item, th *thing) { th.digest, i.Known.AppliedHash = "old", "old" }, Wait, ReasonDependency},
 		{"held and of another", held, func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner},
-		{"changes held, as declared", unchanged, nil, Leave, ""},
-		{"changes held, and changed", unchanged, func(i *Item, th *thing) { th.digest, i.Known.AppliedHash = "old", "old" }, Wait, ReasonDependency},
-		{"changes held, and changed by somebody", unchanged, func(_ *Item, th *thing) { th.fields = "g" }, Apply, ReasonDrift},
-		{"changes held, and missing", unchanged, func(i *Item, _ *thing) { i.Observed = nil }, Create, ReasonMissing},
-		{"changes held, missing and changed", unchanged, func(i *Item, _ *thing) { i.Observed, i.Known.AppliedHash = nil, "old" }, Wait, ReasonDependency},
-		{"changes held, and new", unchanged, func(i *Item, _ *thing) { i.Observed, i.Known = nil, nil }, Wait, ReasonDependency},
 		{"of another", nil, func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner},
 		{"of another, but adoptable", nil, func(i *Item, th *thing) { th.controller, i.Adopt = "other", true }, Leave, ""},
 		{

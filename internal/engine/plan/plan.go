@@ -116,9 +116,6 @@ type Object struct {
 	// Hold says what the object waits for before it is written at all, such as a generated Secret that it depends on and that
 	// is not stored yet; empty mostly. What is there is left as it is.
 	Hold string
-	// HoldChanges says what the object waits for before it is written otherwise than before, such as a Deployment that is not rendered since its
-	// config is wrong, and whose pods would not serve what a Service leads to; empty mostly. What is declared as before is repaired meanwhile.
-	HoldChanges string
 }
 
 // Key returns the identity of the desired object.
