@@ -236,7 +236,7 @@ func (s *stacks[C, F]) entriesToKeep(p *reconciliation[C, F]) []keeper.Inventory
 	for key, e := range p.entries {
 		// While nothing may be pruned, objects that the plan no longer has are not dropped either, nor those that were judged while the
 		// watch on their kind was not complete.
-		if keep[key] || !p.pruned || p.unseen[key] {
+		if keep[key] || !p.pruned || p.unseen[key.GroupKind] {
 			entries = append(entries, e)
 		}
 	}

@@ -51,7 +51,7 @@ type reconciliation[C client.Object, F any] struct {
 	entries      map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
 	remaining    []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
 	actions      []decide.Action                    // Set by decide.
-	unseen       map[plan.Key]bool                  // Set by decide: what was recorded while the watch on its kind was not complete.
+	unseen       map[schema.GroupKind]bool          // Set by decide: of what was recorded, whether the watch on the kind was not complete.
 	gates        map[string]time.Time               // Set by decide: since when each gate is closed that is closed now.
 	refused      bool                               // Set by decide: something of the plan waits to be tried again, for its watch or for its API, or is another's.
 	schemas      map[schema.GroupKind]schemaAt      // Set by act: the definitions that count at its beginning, of what is written.
@@ -164,7 +164,12 @@ func (s *stacks[C, F]) watchTakenNames(ctx context.Context, p *reconciliation[C,
 // become so since the action was decided. Or its API is not served, which may be a misspelled kind; what is suspended does not count then.
 func (p *reconciliation[C, F]) undecided(a decide.Action) bool {
 	waits := a.Object.Desired != nil && a.Verb == decide.Wait && (a.Reason == decide.ReasonNotSynced || a.Reason == decide.ReasonNotServed)
-	return waits && !a.Object.Suspended && !p.plan.Stages[a.Object.Stage].Suspended
+	return waits && !isSuspended(p.plan.Stages, a.Object)
+}
+
+// isSuspended says that an object is left as it is, by itself or with its stage.
+func isSuspended(stages []plan.Stage, o plan.Stamped) bool {
+	return o.Suspended || stages[o.Stage].Suspended
 }
 
 // keepListed adds everything that the Inventories of a stage list, and those of the stages that belong to it: their names are that of the
@@ -184,7 +189,7 @@ func keepListed(invs []*keeper.Inventory, stage string, desired map[plan.Key]boo
 func leaveSuspended(stages []plan.Stage, actions []decide.Action) {
 	for i := range actions {
 		a := &actions[i]
-		if a.Writes() && a.Object.Desired != nil && (stages[a.Object.Stage].Suspended || a.Object.Suspended) {
+		if a.Writes() && a.Object.Desired != nil && isSuspended(stages, a.Object) {
 			a.Verb, a.Reason = decide.Leave, decide.ReasonSuspended
 		}
 	}
@@ -265,11 +270,11 @@ func userRequest(cr metav1.Object) string {
 // and from the cache, since a crash may have come between a write and its record.
 func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool) []decide.Extra {
 	var out []decide.Extra
-	p.unseen = map[plan.Key]bool{}
+	p.unseen = map[schema.GroupKind]bool{}
 	taken, listed := map[plan.Key]bool{}, inventory.Entries(p.inventories)
 	for key, entry := range p.entries {
-		if !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
-			p.unseen[key] = true
+		if _, asked := p.unseen[key.GroupKind]; !asked {
+			p.unseen[key.GroupKind] = !s.informers.ChildSynced(key.GroupKind, s.def.Controller)
 		}
 		if desired[key] {
 			continue
@@ -279,8 +284,7 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 			continue
 		}
 		taken[key] = true
-		x := decide.Extra{Entry: entry, Unwatched: p.unseen[key] && !s.unwatchable(key.GroupKind)}
-		x.Observed = s.child(key)
+		x := decide.Extra{Entry: entry, Observed: s.child(key), Unwatched: p.unseen[key.GroupKind] && !s.unwatchable(key.GroupKind)}
 		served := len(s.catalog.Versions(key.GroupKind)) > 0 // Also where the cluster has moved on to another version.
 		x.Gone = x.Observed == nil && (!served || s.informers.ChildDeleted(s.def.Controller, key, entry.UID))
 		out = append(out, x)

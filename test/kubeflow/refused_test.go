@@ -9,24 +9,44 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"mlkeeper.dev/internal/kubeflow"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 )
 
+// oldLease is replaced by another object, such as newLease, and must not go before that exists.
+const oldLease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: old}, spec: {holderIdentity: a}}"
+
+var newLease = strings.Replace(oldLease, "old", "new", 1)
+
+// leaseStays waits until the operator is through, and fails the test unless a Lease is still the one with a UID.
+func leaseStays(t *testing.T, c *cluster.Cluster, o *harness.Operator, ns, name string, uid types.UID, when string) {
+	t.Helper()
+	o.Settle(t, time.Minute)
+	if now := c.Get(t, leases, ns, name); now == nil || now.GetUID() != uid || now.GetDeletionTimestamp() != nil {
+		t.Errorf("%s, and it is gone: %v", when, now)
+	}
+}
+
+// kubeflowIn installs what the KfDefs of a namespace need.
+func kubeflowIn(t *testing.T) (c *cluster.Cluster, a archives, ns string) {
+	t.Helper()
+	c, a = cluster.Start(t), mirror(t)
+	c.InstallCRDs(t)
+	ns = c.Namespace(t)
+	grant(t, c, ns)
+	return c, a, ns
+}
+
 var leases = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
 
 // TestARestartKeepsWhatARefusedPlanWasToReplace has the operator start with a change that is refused: what the plan no longer has stays, though
 // no watch shows it yet.
 func TestARestartKeepsWhatARefusedPlanWasToReplace(t *testing.T) {
-	c := cluster.Start(t)
-	a := mirror(t)
-	c.InstallCRDs(t)
-	ns := c.Namespace(t)
-	grant(t, c, ns)
-	const lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: old}, spec: {holderIdentity: a}}"
-	archive(t, c, ns, "kf", application("one", configMap("one")+"\n---\n"+lease))
+	c, a, ns := kubeflowIn(t)
+	archive(t, c, ns, "kf", application("one", configMap("one")+"\n---\n"+oldLease))
 	o := start(t, c, a, harness.Options{}, kubeflow.Settings{})
 	apply(t, c, ns, "kf", "", "one")
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
@@ -38,10 +58,7 @@ func TestARestartKeepsWhatARefusedPlanWasToReplace(t *testing.T) {
 	archive(t, c, ns, "kf", application("one", configMap("one")+"\n---\n"+refused))
 	o = start(t, c, a.again(t), harness.Options{}, kubeflow.Settings{})
 	cluster.Eventually(t, time.Minute, func() error { return reason(get(t, c, ns, "kf"), "Invalid", "ResourceQuota "+ns+"/new") })
-	o.Settle(t, time.Minute)
-	if now := c.Get(t, leases, ns, "old"); now == nil || now.GetUID() != lost || now.GetDeletionTimestamp() != nil {
-		t.Errorf("what was refused did not replace it, and it is gone: %v", now)
-	}
+	leaseStays(t, c, o, ns, "old", lost, "what was refused did not replace it")
 	archive(t, c, ns, "kf", application("one", configMap("one")))
 	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, leases, ns, "old") })
 	remove(t, c, ns, "kf")
@@ -49,16 +66,9 @@ func TestARestartKeepsWhatARefusedPlanWasToReplace(t *testing.T) {
 
 // TestWhatReplacesAnObjectIsServedBeforeThatIsPruned: a misspelled kind, or one whose definition is not installed yet, deletes nothing of what runs.
 func TestWhatReplacesAnObjectIsServedBeforeThatIsPruned(t *testing.T) {
-	c := cluster.Start(t)
-	a := mirror(t)
-	c.InstallCRDs(t)
-	ns := c.Namespace(t)
-	grant(t, c, ns)
-	const (
-		lease      = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: old}, spec: {holderIdentity: a}}"
-		misspelled = "{apiVersion: coordination.k8s.io/v1, kind: Leese, metadata: {name: new}, spec: {holderIdentity: a}}"
-	)
-	archive(t, c, ns, "kf", application("one", configMap("one")+"\n---\n"+lease))
+	c, a, ns := kubeflowIn(t)
+	misspelled := strings.Replace(newLease, "Lease", "Leese", 1)
+	archive(t, c, ns, "kf", application("one", configMap("one")+"\n---\n"+oldLease))
 	o := start(t, c, a, harness.Options{}, kubeflow.Settings{})
 	apply(t, c, ns, "kf", "", "one")
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
@@ -67,11 +77,8 @@ func TestWhatReplacesAnObjectIsServedBeforeThatIsPruned(t *testing.T) {
 	cluster.Eventually(t, time.Minute, func() error {
 		return reason(get(t, c, ns, "kf"), "Progressing", "is not served, install what provides it")
 	})
-	o.Settle(t, time.Minute)
-	if now := c.Get(t, leases, ns, "old"); now == nil || now.GetUID() != before || now.GetDeletionTimestamp() != nil {
-		t.Errorf("what replaces it cannot be made, and it is gone: %v", now)
-	}
-	archive(t, c, ns, "kf", application("one", configMap("one")+"\n---\n"+strings.Replace(lease, "old", "new", 1)))
+	leaseStays(t, c, o, ns, "old", before, "what replaces it cannot be made")
+	archive(t, c, ns, "kf", application("one", configMap("one")+"\n---\n"+newLease))
 	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, leases, ns, "old") })
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	if c.Get(t, leases, ns, "new") == nil {
@@ -82,37 +89,24 @@ func TestWhatReplacesAnObjectIsServedBeforeThatIsPruned(t *testing.T) {
 
 // TestWhatReplacesAnObjectIsMadeBeforeThatIsPruned: an application waits for another one that is not healthy, and keeps what it has.
 func TestWhatReplacesAnObjectIsMadeBeforeThatIsPruned(t *testing.T) {
-	c := cluster.Start(t)
-	a := mirror(t)
-	c.InstallCRDs(t)
-	ns := c.Namespace(t)
-	grant(t, c, ns)
-	const lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: old}, spec: {holderIdentity: a}}"
+	c, a, ns := kubeflowIn(t)
 	archiveOf := func(first, second string) {
 		files := application("one", first)
 		maps.Copy(files, application("two", second))
 		archive(t, c, ns, "kf", files)
 	}
-	archiveOf(configMap("one"), lease)
+	archiveOf(configMap("one"), oldLease)
 	o := start(t, c, a, harness.Options{}, kubeflow.Settings{})
 	apply(t, c, ns, "kf", "", "one", "two {dependsOn: [one]}")
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	before := c.Get(t, leases, ns, "old").GetUID()
-	stays := func(when string) {
-		t.Helper()
-		o.Settle(t, time.Minute)
-		if now := c.Get(t, leases, ns, "old"); now == nil || now.GetUID() != before || now.GetDeletionTimestamp() != nil {
-			t.Errorf("%s, and it is gone: %v", when, now)
-		}
-	}
-	renamed := strings.Replace(lease, "old", "new", 1)
 	// No node takes its pod.
 	const pending = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: pending}, spec: {selector: {matchLabels: {a: b}}, template: {" +
 		"metadata: {labels: {a: b}}, spec: {nodeSelector: {is: nowhere}, containers: [{name: c, image: x}]}}}}"
-	archiveOf(configMap("one")+"\n---\n"+pending, renamed)
+	archiveOf(configMap("one")+"\n---\n"+pending, newLease)
 	cluster.Eventually(t, time.Minute, func() error { return reason(get(t, c, ns, "kf"), "Progressing", "") })
-	stays("what replaces it waits for another application")
-	archiveOf(configMap("one"), renamed)
+	leaseStays(t, c, o, ns, "old", before, "what replaces it waits for another application")
+	archiveOf(configMap("one"), newLease)
 	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, leases, ns, "old") })
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	before = c.Get(t, leases, ns, "new").GetUID()
@@ -126,9 +120,6 @@ func TestWhatReplacesAnObjectIsMadeBeforeThatIsPruned(t *testing.T) {
 		}
 		return ready(get(t, c, ns, "kf"))
 	})
-	o.Settle(t, time.Minute)
-	if now := c.Get(t, leases, ns, "new"); now == nil || now.GetUID() != before || now.GetDeletionTimestamp() != nil {
-		t.Errorf("the application renders nothing, and what it made is gone: %v", now)
-	}
+	leaseStays(t, c, o, ns, "new", before, "the application renders nothing")
 	remove(t, c, ns, "kf")
 }
