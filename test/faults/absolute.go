@@ -21,6 +21,18 @@ import (
 // ownManagers begins the names of MLKeeper's field managers.
 const ownManagers = "mlkeeper"
 
+// consistent compares what objects say of others with those, at this moment.
+func (r *run) consistent(complain func(format string, args ...any)) {
+	r.listed(complain)
+	r.resolved(complain)
+}
+
+// inconsistent says that consistent has a complaint.
+func (r *run) inconsistent() (found bool) {
+	r.consistent(func(string, ...any) { found = true })
+	return found
+}
+
 // absolute looks for what is wrong in every run, with or without faults (O7), so that a bug cannot teach it to the
 // oracles by showing in the reference: what belongs to others is left alone, what they write stays, no claim goes, and
 // nothing that one custom resource controls comes under the control of another. Neither is anything made that the kind does
@@ -41,8 +53,7 @@ func (r *run) absolute() []Finding {
 	r.strangers(events, complain)
 	r.declared(events, complain)
 	r.truthful(events, complain)
-	r.listed(complain)
-	r.resolved(complain)
+	r.consistent(complain)
 	for _, e := range events {
 		key := r.key(e)
 		if e.Version <= r.history.armed || e.Object.GetLabels()[foreignLabel] == "" {

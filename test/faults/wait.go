@@ -111,8 +111,13 @@ func (r *run) still(quiet time.Duration) error {
 		if over := r.trapOver(); over.After(last) {
 			last = over
 		}
-		if since := time.Since(last); since < quiet {
+		since := time.Since(last)
+		if since < quiet {
 			return fmt.Errorf("something happened %s ago", since)
+		}
+		// Each resource has a watch of its own, and on a busy machine one of them comes after the answers to writes.
+		if since < quiet+lag && r.inconsistent() {
+			return errors.New("a watch may be behind")
 		}
 		if r.passDue(quiet) {
 			return errors.New("a reconcile is due")
