@@ -119,12 +119,11 @@ func Test_OfTheSameSecondTheOneWithPodsKeepsTheClaim(t *testing.T) {
 
 func Test_Defect07_SpecChangesAreApplied(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
-	_, p := gatherAndRender(t, c, cr)
-	c.Written(p, testOwner)
+	stored(t, c, cr)
 	replicas, batch := int32(0), int32(7)
 	cr.Spec.Replicas, cr.Spec.Metrics.BatchSize, cr.Spec.Metrics.Schedule = &replicas, &batch, "9s"
 	cr.Spec.Image, cr.Spec.ImageGeneration, cr.Spec.Storage.Folder = "other", v1.GenerationJavaTLS, "/elsewhere"
-	_, p = gatherAndRender(t, c, cr)
+	_, p := gatherAndRender(t, c, cr)
 	got := env(t, p, "tas")
 	for _, want := range []string{"SERVICE_METRICS_SCHEDULE=9s", "SERVICE_BATCH_SIZE=7", "STORAGE_DATA_FOLDER=/elsewhere"} {
 		if !strings.Contains(got, want) {
@@ -213,6 +212,8 @@ func Test_Defect11_TheVersionIsInNoNewSelectorAndALiveOneStays(t *testing.T) {
 			t.Errorf("%s selects by version", u.GetKind())
 		}
 	}
+	stored(t, c, cr)
+	delete(c.Children, plan.KeyOf(mustFind(t, p, "Deployment", "tas")))
 	c.Put(parse(t, upstreamDeployment))
 	cr.Status.Phase = "Ready"
 	for range 2 {

@@ -70,6 +70,9 @@ type Facts struct {
 	GatewayCA string
 	// LoggerCA tells of the ConfigMap that KServe's loggers verify the service with; zero when none sends to it over TLS.
 	LoggerCA LoggerCA
+	// Stays says that the pods that run are not replaced by those of the spec, whose exposure or image is another: a problem, or what the new
+	// ones wait for, keeps their Deployment as it is.
+	Stays bool
 	// Running is the format of the pods that run, or of the first ones.
 	Running v1.StorageFormat
 	// Migration is the migration as stored in the status, which decides what is rendered now; Next is what will be

@@ -104,6 +104,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if then, holds := s.scene(cr, facts).adoptedPods(); holds && layouts[then.Runs].serves(ExposureOf(cr)) {
 		facts.Generation = then.Runs
 	}
+	facts.Stays = s.stays(cr, facts)
 	return facts, nil
 }
 
@@ -445,7 +446,7 @@ func (s *system) gatherDatabase(ctx context.Context, read controller.Reader, cr 
 
 // gatherTrustedCA says whether OpenShift's bundle of trusted CAs is there (trustyai-service-operator HEAD 11c335b).
 func gatherTrustedCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (bool, error) {
-	if ExposureOf(cr) != v1.ExposureSecured {
+	if !isOrWasSecured(cr) {
 		return false, nil
 	}
 	bundle, err := read.Referenced(ctx, gvkConfigMap, cr.Namespace, trustedCA)
@@ -459,7 +460,7 @@ func gatherTrustedCA(ctx context.Context, read controller.Reader, cr *v1.TrustyA
 // and programs may come to it: only the reference to the UID of the custom resource does, which those alone can write who may bind roles
 // in the whole cluster.
 func gatherUpstreamBinding(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (bool, error) {
-	if ExposureOf(cr) != v1.ExposureSecured || !fromUpstream(cr) && cr.Annotations[keeper.PreviousOperatorAnnotation] == "" {
+	if !isOrWasSecured(cr) || !fromUpstream(cr) && cr.Annotations[keeper.PreviousOperatorAnnotation] == "" {
 		return false, nil
 	}
 	binding, err := read.Referenced(ctx, gvkBinding, "", upstreamBinding(cr))

@@ -23,7 +23,7 @@ import (
 
 // gatherCerts reads, and for the operator's own CA makes, the certificates of a Secured service.
 func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, serves Serves) (Certs, error) {
-	if ExposureOf(cr) != v1.ExposureSecured {
+	if !isOrWasSecured(cr) {
 		return Certs{}, nil
 	}
 	n := namesOf(cr)

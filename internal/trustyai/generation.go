@@ -137,16 +137,17 @@ func (r *scene) checkGeneration() bool {
 		return false
 	}
 	exposure := ExposureOf(r.cr)
+	serves := layoutOf(r.facts.Generation).serves(exposure)
 	switch {
 	case r.facts.Generation == "":
 		r.problem(plan.Terminal, "ImageGenerationUnknown", "spec.image", image,
 			"the name of the image does not tell which ports it serves on",
 			"set spec.imageGeneration to Java (before v0.16.0), JavaTLS (v0.16.0 to v0.28.0) or Python, or for the image of the operator its flag --trustyai-image-generation")
-	case !r.layout.serves(exposure) && exposure == v1.ExposureSecured:
+	case !serves && exposure == v1.ExposureSecured:
 		r.problem(plan.Terminal, "ExposureNotServed", "spec.exposure", string(exposure),
 			fmt.Sprintf("the image %s is of the generation %s, which serves no TLS", image, r.facts.Generation),
 			"set spec.exposure to Plain, or spec.image to v0.16.0 or later")
-	case !r.layout.serves(exposure):
+	case !serves:
 		r.problem(plan.Terminal, "ExposureNotServed", "spec.exposure", string(exposure),
 			fmt.Sprintf("the image %s is of the generation %s, which serves its API to other pods over TLS alone", image, r.facts.Generation),
 			"set spec.exposure to Secured, or spec.image to a version up to v0.28.0")

@@ -209,9 +209,7 @@ func authorityOf(ctx context.Context, read controller.Reader, cr *v1.TrustyAISer
 
 // loggedSecurely are the custom resources of the namespace, oldest first, that KServe's loggers would send payloads to over TLS.
 func loggedSecurely(inference Inference) []*v1.TrustyAIService {
-	secured := services(inference.Services, func(cr *v1.TrustyAIService) bool {
-		return ExposureOf(cr) == v1.ExposureSecured
-	})
+	secured := services(inference.Services, isOrWasSecured)
 	return slices.DeleteFunc(secured, func(cr *v1.TrustyAIService) bool {
 		return !slices.ContainsFunc(inference.Targets[WireKServe], func(target *unstructured.Unstructured) bool {
 			selected, err := selects(cr, target.GetLabels())

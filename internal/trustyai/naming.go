@@ -1,6 +1,8 @@
 package trustyai
 
 import (
+	"cmp"
+
 	v1 "mlkeeper.dev/api/trustyai/v1"
 )
 
@@ -34,6 +36,16 @@ func ExposureOf(cr *v1.TrustyAIService) v1.Exposure {
 	}
 }
 
+// exposureNow is how a service is reached now, by its status: what its spec says is so once its pods are made for it.
+func exposureNow(cr *v1.TrustyAIService) v1.Exposure {
+	return cmp.Or(cr.Status.Exposure, ExposureOf(cr))
+}
+
+// isOrWasSecured says that a service is Secured by its spec, or still is because its pods stay as they are.
+func isOrWasSecured(cr *v1.TrustyAIService) bool {
+	return ExposureOf(cr) == v1.ExposureSecured || exposureNow(cr) == v1.ExposureSecured
+}
+
 // ServiceName is the name of the Service and the Deployment: trustyai-service in the ADR's shape (TrustyAI ADR 3), the
 // name of the custom resource in upstream's (trustyai-service-operator HEAD 11c335b).
 func ServiceName(cr *v1.TrustyAIService) string {
@@ -59,7 +71,7 @@ func ConsumerURL(cr *v1.TrustyAIService) string { return ConsumerURLIn(cr, Defau
 
 // ConsumerURLIn is ConsumerURL in a cluster with the given domain.
 func ConsumerURLIn(cr *v1.TrustyAIService, clusterDomain string) string {
-	if ExposureOf(cr) == v1.ExposureSecured {
+	if exposureNow(cr) == v1.ExposureSecured {
 		return "https://" + ServiceName(cr) + "." + cr.Namespace + ".svc/consumer/kserve/v2"
 	}
 	return "http://" + host(cr, clusterDomain) + "/consumer/kserve/v2"
@@ -72,7 +84,7 @@ func LoggerURL(cr *v1.TrustyAIService) string { return LoggerURLIn(cr, DefaultCl
 // LoggerURLIn is LoggerURL in a cluster with the given domain. It is the same for serverless InferenceServices, which upstream
 // addresses by HTTP: nothing reaches the port without TLS of a Secured service.
 func LoggerURLIn(cr *v1.TrustyAIService, clusterDomain string) string {
-	if ExposureOf(cr) == v1.ExposureSecured {
+	if exposureNow(cr) == v1.ExposureSecured {
 		return "https://" + host(cr, clusterDomain)
 	}
 	return openLoggerURL(cr, clusterDomain)

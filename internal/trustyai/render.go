@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,21 +34,46 @@ type scene struct {
 	cr       *v1.TrustyAIService
 	facts    Facts
 	names    names
-	secured  bool
 	template Template
-	// layout is where the image listens.
+	// securesPods says that the pods are to be those of a Secured service, and secured that whoever comes to the service finds it so. They differ
+	// while the pods stay as they are.
+	securesPods, secured bool
+	// layout is where the image of the pods listens that the service leads to.
 	layout  layout
 	plan    plan.Plan
 	objects []plan.Object
 }
 
 func (s *system) scene(cr *v1.TrustyAIService, facts Facts) *scene {
-	return &scene{
-		settings: s.settings, cr: cr, facts: facts, names: namesOf(cr),
-		secured: ExposureOf(cr) == v1.ExposureSecured, template: templateOf(cr.Spec.Storage.Format, facts),
-		layout: layoutOf(facts.Generation),
+	exposure, generation := ExposureOf(cr), facts.Generation
+	r := &scene{
+		settings: s.settings, cr: cr, facts: facts, names: namesOf(cr), template: templateOf(cr.Spec.Storage.Format, facts),
+		securesPods: exposure == v1.ExposureSecured,
 	}
+	if facts.Stays {
+		exposure, generation = exposureNow(cr), cr.Status.ImageGeneration
+	}
+	r.secured, r.layout = exposure == v1.ExposureSecured, layoutOf(generation)
+	if !r.layout.serves(exposure) {
+		r.layout = layoutOf("")
+	}
+	return r
 }
+
+// stays says whether the pods that run stay as they are, although the exposure or the image of the spec is another than theirs, which the
+// status tells. Whether they do is decided where they are rendered.
+func (s *system) stays(cr *v1.TrustyAIService, facts Facts) bool {
+	then := cr.Status
+	if facts.Deployment == nil || then.Exposure == "" || then.Exposure == ExposureOf(cr) && then.ImageGeneration == facts.Generation {
+		return false
+	}
+	r := s.scene(cr, facts)
+	r.workload(r.checkGeneration())
+	return !slices.ContainsFunc(r.objects, func(o plan.Object) bool { return o.Hold == "" })
+}
+
+// certified says that the service has certificates: it is Secured, or is about to be.
+func (r *scene) certified() bool { return r.secured || r.securesPods }
 
 // Render renders the children. It is pure.
 func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
@@ -68,7 +94,7 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r.workload(served)
 	r.policy()
 	r.services()
-	if served {
+	if served || facts.Stays {
 		r.monitor()
 	}
 	r.route()
@@ -140,7 +166,7 @@ func (r *scene) meta(name string, labels map[string]string) metav1.ObjectMeta {
 // identity renders what the proxy of a Secured service runs as and is configured with
 // (trustyai-service-operator HEAD 11c335b).
 func (r *scene) identity() {
-	if !r.secured {
+	if !r.certified() {
 		return
 	}
 	account := r.labels()

@@ -69,7 +69,7 @@ func (r *scene) javaEnvironment(schedule string) []corev1.EnvVar {
 		env = append(env, value("STORAGE_MIGRATION_CONFIG_FROM_FOLDER", folder),
 			value("STORAGE_MIGRATION_CONFIG_FROM_FILENAME", data.Filename))
 	}
-	if r.layout.tls != 0 && !r.secured {
+	if r.layout.tls != 0 && !r.securesPods {
 		// The image names a certificate that a Plain service does not have, and ends without it. An empty value counts as none:
 		// application.properties of v0.28.0 takes it out of its own tests so.
 		env = append(env, value("QUARKUS_HTTP_SSL_CERTIFICATE_FILES", ""), value("QUARKUS_HTTP_SSL_CERTIFICATE_KEY_FILES", ""))

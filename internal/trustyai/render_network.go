@@ -24,9 +24,9 @@ const (
 
 // scrapeAnnotations are those that upstream sets on pods and on the internal Service; those of a Secured service name the port
 // with TLS, the only one of the two that can be reached.
-func (r *scene) scrapeAnnotations() map[string]string {
+func (r *scene) scrapeAnnotations(secured bool) map[string]string {
 	out := map[string]string{"prometheus.io/path": metricsPath, "prometheus.io/scheme": "http", "prometheus.io/scrape": "true"}
-	if r.secured {
+	if secured {
 		out["prometheus.io/scheme"], out["prometheus.io/port"] = "https", strconv.Itoa(int(r.layout.tls))
 	}
 	return out
@@ -39,23 +39,23 @@ func (r *scene) services() {
 	internal := r.meta(r.names.base, labels)
 	if !ADRShape(r.cr) {
 		labels[metricsLabel] = labelValue(r.cr.Name)
-		internal.Annotations = r.scrapeAnnotations()
+		internal.Annotations = r.scrapeAnnotations(r.secured)
 	}
 	ports := []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(r.layout.http)}}
 	if r.secured {
 		ports = append(ports, corev1.ServicePort{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(r.layout.tls)})
-		if r.facts.Certs.Source == CertsServiceCA {
-			if internal.Annotations == nil {
-				internal.Annotations = map[string]string{}
-			}
-			internal.Annotations[servingCertAnnotation] = r.names.internalSecret
+	}
+	if r.certified() && r.facts.Certs.Source == CertsServiceCA {
+		if internal.Annotations == nil {
+			internal.Annotations = map[string]string{}
 		}
+		internal.Annotations[servingCertAnnotation] = r.names.internalSecret
 	}
 	r.add(plan.Typed(gvkService, &corev1.Service{
 		ObjectMeta: internal,
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: r.podSelector(), Ports: ports},
 	}))
-	if !r.secured {
+	if !r.certified() {
 		return
 	}
 	tls := r.labels()
@@ -105,7 +105,9 @@ func (r *scene) route() {
 	spec["to"] = map[string]any{"kind": "Service", "name": to, "weight": int64(100)}
 	spec["port"] = map[string]any{"targetPort": port}
 	o := plan.Foreign(gvkRoute, r.cr.Namespace, r.names.route, labels, spec)
-	o.Hold = r.lacks(r.facts.Certs.AwaitsCA)
+	if r.secured {
+		o.Hold = r.lacks(r.facts.Certs.AwaitsCA)
+	}
 	r.add(o)
 }
 
@@ -128,7 +130,7 @@ func (r *scene) ingress() {
 
 // certificates renders where the certificates of a Secured service come from.
 func (r *scene) certificates() {
-	if !r.secured {
+	if !r.certified() {
 		return
 	}
 	certs := r.facts.Certs

@@ -31,9 +31,9 @@ func (r *scene) policy() {
 	if !r.secured {
 		return
 	}
-	ingress := []networkingv1.NetworkPolicyIngressRule{{Ports: policyPorts(proxyPort)}}
-	if r.layout.tls != 0 {
-		ingress = append(ingress, networkingv1.NetworkPolicyIngressRule{Ports: policyPorts(r.layout.tls), From: []networkingv1.NetworkPolicyPeer{
+	ingress := []networkingv1.NetworkPolicyIngressRule{
+		{Ports: policyPorts(proxyPort)},
+		{Ports: policyPorts(r.layout.tls), From: []networkingv1.NetworkPolicyPeer{
 			{PodSelector: hasLabel(kservePodLabel)},
 			{PodSelector: hasLabel(meshPodLabel)},
 			{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -41,7 +41,7 @@ func (r *scene) policy() {
 			}}},
 			{NamespaceSelector: selectorOf(map[string]string{monitoringLabel: monitoringValue})},
 			{NamespaceSelector: selectorOf(map[string]string{metricsNamespaceLabel: metricsEnabledValue})},
-		}})
+		}},
 	}
 	r.add(plan.Typed(gvkPolicy, &networkingv1.NetworkPolicy{
 		ObjectMeta: r.meta(r.names.policy, r.labels()),
@@ -67,7 +67,7 @@ func (r *scene) disruption() {
 
 // open says what the first pods of a Secured service wait for, so that nobody reaches them before they are closed.
 func (r *scene) open() string {
-	if r.secured && !r.facts.Closed && r.facts.Deployment == nil {
+	if r.securesPods && !r.facts.Closed && r.facts.Deployment == nil {
 		return "the NetworkPolicy " + r.names.policy
 	}
 	return ""

@@ -47,7 +47,7 @@ func (r *scene) workload(ok bool) {
 	schedule, valid := r.schedule()
 	ok = ok && valid
 	image := r.settings.image(r.cr)
-	if r.secured && r.settings.ProxyImage == "" {
+	if r.securesPods && r.settings.ProxyImage == "" {
 		r.problem(plan.Terminal, "ProxyImageNotConfigured", "spec.exposure", string(v1.ExposureSecured),
 			"a Secured service needs the image of kube-rbac-proxy, and the operator names none",
 			"start the operator with --trustyai-proxy-image, or set spec.exposure to Plain")
@@ -111,7 +111,7 @@ func (r *scene) adoptedPods() (then AdoptedPods, holds bool) {
 		return AdoptedPods{}, false
 	}
 	now := AdoptedPods{Generation: r.cr.Generation, Image: r.settings.image(r.cr)}
-	if r.secured {
+	if r.securesPods {
 		now.Proxy, now.Certs = r.settings.ProxyImage, r.facts.Certs.Digest
 	}
 	if usesDatabase(r.template) {
@@ -230,12 +230,12 @@ func (r *scene) checkDatabase() bool {
 func (r *scene) podAnnotations() map[string]string {
 	out := map[string]string{}
 	if !ADRShape(r.cr) {
-		maps.Copy(out, r.scrapeAnnotations())
+		maps.Copy(out, r.scrapeAnnotations(r.securesPods))
 	}
 	if usesDatabase(r.template) && r.facts.Database.Digest != "" {
 		out[credentialsAnnotation] = r.facts.Database.Digest
 	}
-	if r.secured && r.facts.Certs.Digest != "" {
+	if r.securesPods && r.facts.Certs.Digest != "" {
 		out[certificatesAnnotation] = r.facts.Certs.Digest
 	}
 	if len(out) == 0 {
@@ -254,7 +254,7 @@ func (r *scene) pod(image string, env []corev1.EnvVar) corev1.PodSpec {
 		PriorityClassName: r.cr.Spec.PriorityClassName,
 	}
 	workload.Schedule(&pod, r.cr.Spec.Scheduling)
-	if r.secured {
+	if r.securesPods {
 		pod.ServiceAccountName = r.names.proxyAccount
 		pod.Containers = append(pod.Containers, r.proxy())
 	} else {
@@ -309,7 +309,7 @@ func (r *scene) service(image string, env []corev1.EnvVar) corev1.Container {
 	if res := r.cr.Spec.Resources; res != nil {
 		c.Resources = *res.DeepCopy()
 	}
-	if r.secured {
+	if r.securesPods {
 		c.Ports = append(c.Ports, corev1.ContainerPort{Name: "service-https", ContainerPort: r.layout.tls, Protocol: corev1.ProtocolTCP})
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: r.internalVolume(), MountPath: "/etc/tls/internal", ReadOnly: true})
 	}
@@ -359,7 +359,7 @@ func (r *scene) volumes() []corev1.Volume {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: r.names.pvc},
 		}})
 	}
-	if r.secured {
+	if r.securesPods {
 		out = append(out, secret(r.tlsVolume(), r.names.tlsSecret), secret(r.internalVolume(), r.names.internalSecret),
 			configMap(proxyConfigMount, r.names.proxyConfig))
 		if r.facts.TrustedCA {

@@ -78,8 +78,11 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Ob
 	if seen.Ready && !scaledToZero {
 		status.Phase, status.Ready = phaseReady, "True"
 	}
-	status.URL, status.ImageGeneration = "", facts.Generation
-	if l, known := layouts[status.ImageGeneration]; facts.First == "" && known && l.serves(ExposureOf(cr)) {
+	if !facts.Stays {
+		status.Exposure, status.ImageGeneration = ExposureOf(cr), facts.Generation
+	}
+	status.URL = ""
+	if l, known := layouts[status.ImageGeneration]; facts.First == "" && known && l.serves(exposureNow(cr)) {
 		status.URL = ConsumerURLIn(cr, s.settings.ClusterDomain)
 	}
 	status.ExternalURL = v.externalURL()
@@ -192,7 +195,7 @@ func (v *view) rollout() workload.Rollout {
 // at that of its Ingress.
 func (v *view) externalURL() string {
 	if host := v.routeHost(); host != "" {
-		if ExposureOf(v.cr) == v1.ExposureSecured {
+		if exposureNow(v.cr) == v1.ExposureSecured {
 			return "https://" + host
 		}
 		return "http://" + host

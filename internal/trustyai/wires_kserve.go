@@ -213,7 +213,7 @@ func kserveEligible(target *unstructured.Unstructured, recorded []wiring.Entry) 
 func openLogger(
 	cr *v1.TrustyAIService, target *unstructured.Unstructured, recorded []wiring.Entry, clusterDomain string,
 ) (entry wiring.Entry, set bool) {
-	if ADRShape(cr) || ExposureOf(cr) != v1.ExposureSecured {
+	if ADRShape(cr) || exposureNow(cr) != v1.ExposureSecured {
 		return wiring.Entry{}, false
 	}
 	entry = wiring.Entry{Owner: ownerID(cr), Value: openLoggerURL(cr, clusterDomain), Detail: loggerOpenDetail}

@@ -81,7 +81,7 @@ func meshDeploymentWire(clusterDomain string) wiring.Wire {
 				return nil
 			}
 			var d meshDetail
-			if ExposureOf(cr) == v1.ExposureSecured {
+			if exposureNow(cr) == v1.ExposureSecured {
 				d.Volume, d.Secret = ServiceName(cr)+meshVolumeSuffix, InternalSecretName(cr)
 			}
 			return []wiring.Entry{{Owner: ownerID(cr), Value: ConsumerURLIn(cr, clusterDomain), Detail: d.text()}}

@@ -109,7 +109,11 @@ type TrustyAIServiceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	ExternalURL string `json:"externalURL,omitempty"`
-	// imageGeneration is what the image is: Java, JavaTLS or Python. Ports, paths and environment follow from it.
+	// exposure is how the service is reached now. It differs from the spec while a problem has the pods stay as they are.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Exposure Exposure `json:"exposure,omitempty"`
+	// imageGeneration is what the image of the pods is: Java, JavaTLS or Python. Ports, paths and environment follow from it.
 	// +optional
 	ImageGeneration ImageGeneration `json:"imageGeneration,omitempty"`
 	// lastUpdateTime is when this status last changed otherwise.

@@ -92,10 +92,13 @@ func (c *Cluster) Own(u *unstructured.Unstructured, owner string) {
 	c.Objects[plan.KeyOf(u)], c.Children[plan.KeyOf(u)] = u, u
 }
 
-// Written takes the objects of a plan as written for the owner.
+// Written takes the objects of a plan as written for the owner, but for those that are held.
 func (c *Cluster) Written(p plan.Plan, owner string) {
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
+			if o.Hold != "" {
+				continue
+			}
 			c.Own(o.Desired.DeepCopy(), owner)
 		}
 	}

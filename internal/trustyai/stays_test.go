@@ -1,0 +1,145 @@
+package trustyai
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// entrances are the objects by which pods are reached, as text.
+func entrances(p plan.Plan) map[string]string {
+	out := map[string]string{}
+	for _, stage := range p.Stages {
+		for _, o := range stage.Objects {
+			switch o.Desired.GetKind() {
+			case "Service", "NetworkPolicy", "Route", "Ingress", "HTTPRoute", "ServiceMonitor", "BackendTLSPolicy":
+				out[o.Desired.GetKind()+" "+o.Desired.GetName()] = fmt.Sprint(o.Desired.GetAnnotations(), o.Desired.Object["spec"])
+			case "ConfigMap":
+				out[o.Desired.GetKind()+" "+o.Desired.GetName()] = fmt.Sprint(o.Desired.Object["data"])
+			}
+		}
+	}
+	return out
+}
+
+// Test_WhatLeadsToPodsThatStayStaysWithThem changes the exposure or the image of a service that runs, together with a mistake for which its
+// Deployment stays as it is: nobody who reached the pods is sent elsewhere, or shut out.
+func Test_WhatLeadsToPodsThatStayStaysWithThem(t *testing.T) {
+	const entries = "  ingress: {host: a.example}\n  httpRoute: {parentRefs: [{name: gate}]}\n"
+	plain, secured := upstreamSpec+entries+"  exposure: Plain\n", upstreamSpec+entries
+	for name, tc := range map[string]struct {
+		spec   string
+		change func(c *cluster, cr *v1.TrustyAIService)
+		mend   func(c *cluster, cr *v1.TrustyAIService)
+		// refused is the reason of the problem; empty where the Deployment waits only.
+		refused string
+	}{
+		"Secured, of an image without TLS": {
+			plain, func(_ *cluster, cr *v1.TrustyAIService) {
+				cr.Spec.Exposure, cr.Spec.ImageGeneration = v1.ExposureSecured, v1.GenerationJava
+			}, func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.ImageGeneration = v1.GenerationJavaTLS },
+			"ExposureNotServed",
+		},
+		"Secured, without its Secret": {
+			plain, func(_ *cluster, cr *v1.TrustyAIService) {
+				cr.Spec.Exposure, cr.Spec.TLS = v1.ExposureSecured, &v1.TLSSpec{SecretName: "mine"}
+			}, func(c *cluster, _ *v1.TrustyAIService) {
+				c.Put(secretOf2("ns", "mine", map[string]string{"tls.crt": "a", "tls.key": "b"}))
+			},
+			"TLSSecretNotFound",
+		},
+		"Secured, before its certificates are stored": {
+			plain, func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Exposure = v1.ExposureSecured }, nil, "",
+		},
+		"Secured, with another mistake": {
+			plain, func(_ *cluster, cr *v1.TrustyAIService) {
+				cr.Spec.Exposure, cr.Spec.Storage.Folder = v1.ExposureSecured, "inputs"
+			}, func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Storage.Folder = "/inputs" }, "InvalidFolder",
+		},
+		"Plain, of an image that has TLS only": {
+			secured, func(_ *cluster, cr *v1.TrustyAIService) {
+				cr.Spec.Exposure, cr.Spec.ImageGeneration = v1.ExposurePlain, v1.GenerationPython
+			}, func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.ImageGeneration = v1.GenerationJavaTLS }, "ExposureNotServed",
+		},
+		"an image without TLS": {
+			secured, func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.ImageGeneration = v1.GenerationJava },
+			func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.ImageGeneration = "" }, "ExposureNotServed",
+		},
+		"an image with another layout, with another mistake": {
+			secured, func(_ *cluster, cr *v1.TrustyAIService) {
+				cr.Spec.ImageGeneration, cr.Spec.Storage.Folder = v1.GenerationPython, "inputs"
+			}, func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Storage.Folder = "/inputs" }, "InvalidFolder",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, cr := newCluster(gvkHTTPRoute, gvkBackendTLSPolicy), custom(t, tc.spec)
+			pass := func() (plan.Plan, string) {
+				facts, p := gatherAndRender(t, c, cr)
+				c.Written(p, ownerID(cr))
+				testSystem().Project(cr, facts, controller.ObservedState{Plan: p, Now: testNow})
+				target := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "m", "namespace": "ns"}}}
+				target.SetAnnotations(map[string]string{deploymentMode: "RawDeployment"})
+				ready := cr.DeepCopy()
+				ready.Status.Conditions = []metav1.Condition{{Type: ConditionAvailable, Status: metav1.ConditionTrue}}
+				wire := kserveWire(DefaultClusterDomain)
+				return p, fmt.Sprint(cr.Status.URL, wire.Wanted(target, []client.Object{ready}))
+			}
+			var before plan.Plan
+			var sent string
+			for range 4 {
+				before, sent = pass()
+			}
+			tc.change(c, cr)
+			cr.Generation++
+			passes := 3
+			if tc.refused == "" {
+				passes = 1
+			}
+			for range passes {
+				during, url := pass()
+				if got := reasons(during); !strings.Contains(got, tc.refused) || tc.refused == "" && got != "" {
+					t.Fatalf("the problems are %q", got)
+				}
+				have := entrances(during)
+				for key, want := range entrances(before) {
+					if have[key] != want {
+						t.Errorf("%s was\n%s\nand is\n%s", key, want, have[key])
+					}
+				}
+				if url != sent {
+					t.Errorf("payloads were sent to %s, and are to %s", sent, url)
+				}
+			}
+			if tc.mend != nil {
+				tc.mend(c, cr)
+				cr.Generation++
+			}
+			var after plan.Plan
+			for range 4 {
+				after, sent = pass()
+			}
+			fresh := custom(t, tc.spec)
+			fresh.Spec = *cr.Spec.DeepCopy()
+			fresh.Generation, cr = cr.Generation, fresh
+			var want plan.Plan
+			var wants string
+			for range 4 {
+				want, wants = pass()
+			}
+			if got, of := entrances(after), entrances(want); !maps.Equal(got, of) || sent != wants || reasons(after) != "" {
+				t.Errorf("once mended (%s) the entrances are %q and not %q, payloads go to %s and not %s", reasons(after),
+					slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(of)), sent, wants)
+			}
+		})
+	}
+}
