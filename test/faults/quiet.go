@@ -30,8 +30,8 @@ const (
 	perCreation = 4
 	// moreGoroutines is how many more goroutines an operator may have at the end of the window: requests come and go.
 	moreGoroutines = 8
-	// broughtUp is how long nothing changes once everything is brought up that can be.
-	broughtUp = 2 * time.Second
+	// broughtUp is how long nothing changes once everything is brought up that can be: longer than an operator keeps progress to itself.
+	broughtUp = progress + time.Second
 	// growth is the least factor by which the time of the next attempt grows, each pause being twice the last one, and up to a
 	// quarter longer.
 	growth = 1.8

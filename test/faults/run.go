@@ -492,6 +492,22 @@ func (r *run) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf("%8.3fs ", time.Since(r.start).Seconds())+fmt.Sprintf(format, args...))
 }
 
+// respecified tells which fields of the spec an event changed; empty where it has the same generation as the one before.
+func respecified(before, now *unstructured.Unstructured) string {
+	if before == nil || before.GetUID() != now.GetUID() || before.GetGeneration() == now.GetGeneration() {
+		return ""
+	}
+	was, is := map[string]string{}, map[string]string{}
+	same := func(text string) string { return text }
+	flatten("spec", before.Object["spec"], same, was)
+	flatten("spec", now.Object["spec"], same, is)
+	var out []string
+	for _, d := range compare(snapshot{"": was}, snapshot{"": is}, mask{}) {
+		out = append(out, fmt.Sprintf("%s is %.100s, not %.100s", d.Path, d.Have, d.Want))
+	}
+	return short(" " + strings.Join(out, ", "))
+}
+
 // timeline tells what happened, in its order.
 func (r *run) timeline() []string {
 	var out []string
@@ -502,12 +518,14 @@ func (r *run) timeline() []string {
 		}
 	}
 	r.journal.mu.Unlock()
+	last := map[string]*unstructured.Unstructured{}
 	for _, e := range r.history.sorted() {
 		line := fmt.Sprintf("%8.3fs %s %s %s", e.At.Sub(r.start).Seconds(), e.Type, e.Resource, e.Object.GetName())
 		if c := conditionOf(e.Object, "Ready"); c != nil && e.Resource == r.kind.Resource {
 			line += fmt.Sprintf(" Ready=%v (%v: %v) generation %d", c["status"], c["reason"], c["message"], e.Object.GetGeneration())
 		}
-		out = append(out, line)
+		out = append(out, line+respecified(last[r.key(e)], e.Object))
+		last[r.key(e)] = e.Object
 	}
 	r.mu.Lock()
 	out = append(out, r.notes...)
