@@ -215,6 +215,7 @@ spec: {selector: {app: theirs}, ports: [{port: 1}]}
 		cli.NewExplainCommand, "trustyaiservices/"+example, "-n", ns)
 	sh.says(0, []string{"conflict Service " + ns + "/trustyai-service"}, cli.NewDiffCommand, "tas/"+example, "-n", ns, "-o", "summary")
 
+	secondOver(t, c.Get(t, fixture.GVK, ns, example))
 	c.Apply(t, strings.Replace(adr(pvName(ns)), example, "second", 1), ns)
 	says(t, c, ns, "second", "Stalled", metav1.ConditionTrue, "DuplicateService")
 	sh.says(0, []string{"(DuplicateService)", "It stays Stalled until that is changed", "spec.metrics"}, cli.NewExplainCommand, "tas/second", "-n", ns)

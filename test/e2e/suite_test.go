@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -104,6 +106,17 @@ func condition(
 		return nil
 	})
 	return got
+}
+
+// secondOver waits until another object cannot have been created in the same second, in which the UID would tell which of them is older.
+func secondOver(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	cluster.Eventually(t, 30*time.Second, func() error {
+		if time.Since(u.GetCreationTimestamp().Time) < time.Second {
+			return errors.New("the second has not passed")
+		}
+		return nil
+	})
 }
 
 func gvkOf(apiVersion, kind string) schema.GroupVersionKind {

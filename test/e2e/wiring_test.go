@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -100,13 +99,7 @@ func Test_Defect04_06_LoggersAreWiredByTheOldestServiceAndFollowIt(t *testing.T)
 	wiringIs(t, c, ns, "old", "no-url", metav1.ConditionFalse, "UserConfigured")
 
 	// The second waits, and its status names the first. Of two of the same second, the UID would tell which is the first.
-	old := c.Get(t, fixture.GVK, ns, "old")
-	cluster.Eventually(t, 30*time.Second, func() error {
-		if time.Since(old.GetCreationTimestamp().Time) < time.Second {
-			return errors.New("the second has not passed")
-		}
-		return nil
-	})
+	secondOver(t, c.Get(t, fixture.GVK, ns, "old"))
 	c.Apply(t, withDatabase("young"), ns)
 	condition(t, c, ns, "young", "Ready", metav1.ConditionTrue)
 	wiringIs(t, c, ns, "young", "late", metav1.ConditionFalse, "ManagedByAnotherService", "old")
