@@ -152,7 +152,7 @@ func (d *differ) extras(
 		out = append(out, decide.Extra{Entry: recorded[key], Observed: observe.From(u, false)})
 	}
 	for _, e := range entries {
-		key := entryKey(e)
+		key := plan.KeyOfEntry(e)
 		if desired[key] || taken[key] || e.UID == "" {
 			continue
 		}
@@ -181,14 +181,14 @@ func entriesOf(u *unstructured.Unstructured, inventories []keeper.Inventory) map
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"inventory": raw["inventory"]}, &status)
 	}
 	for _, e := range status.Inventory.Entries {
-		out[entryKey(e)] = e
+		out[plan.KeyOfEntry(e)] = e
 	}
 	for i := range inventories {
 		for _, e := range inventories[i].Spec.Entries {
-			out[entryKey(e)] = e
+			out[plan.KeyOfEntry(e)] = e
 		}
 		for _, e := range inventories[i].Status.Entries {
-			out[entryKey(e)] = e
+			out[plan.KeyOfEntry(e)] = e
 		}
 	}
 	return out

@@ -160,7 +160,7 @@ func (h *handBack) child(
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	key := entryKey(e)
+	key := plan.KeyOfEntry(e)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", key, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // learnEvery is how long at least lies between two questions of one watch for what the cluster serves.
@@ -58,6 +59,6 @@ func (w *watches) learnLater(pause time.Duration) {
 
 // unknown says that the cluster serves no kind of an entry.
 func (w *watches) unknown(e keeper.InventoryEntry) bool {
-	mapping, err := w.lookup(entryKey(e).WithVersion(e.Version))
+	mapping, err := w.lookup(plan.KeyOfEntry(e).WithVersion(e.Version))
 	return err == nil && mapping == nil
 }

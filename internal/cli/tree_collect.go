@@ -109,14 +109,10 @@ func inventoryStages(all []keeper.Inventory) stageMap {
 			out.names = append(out.names, spec.StageName)
 		}
 		for _, e := range all[i].Spec.Entries {
-			out.of[entryKey(e)] = len(out.names) - 1
+			out.of[plan.KeyOfEntry(e)] = len(out.names) - 1
 		}
 	}
 	return out
-}
-
-func entryKey(e keeper.InventoryEntry) plan.Key {
-	return plan.Key{GroupKind: schema.GroupKind{Group: e.Group, Kind: e.Kind}, Namespace: e.Namespace, Name: e.Name}
 }
 
 // renderStages adds the names of the stages, and what is declared. A custom resource that cannot be rendered, for want

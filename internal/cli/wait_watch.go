@@ -21,6 +21,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // watches hold one custom resource, its Inventories and its objects in memory, and tell when one of them changes.
@@ -263,7 +264,7 @@ func (w *watches) snapshot() (out snapshot, synced bool) {
 // unwatched marks the kinds that are recorded and not watched yet: nobody knows what there is of them.
 func (w *watches) unwatched(children *found, expected []keeper.InventoryEntry) {
 	for _, e := range expected {
-		gk := entryKey(e).GroupKind
+		gk := plan.KeyOfEntry(e).GroupKind
 		watched := false
 		for key := range w.children {
 			watched = watched || key.GroupKind == gk

@@ -87,7 +87,7 @@ func (s *stacks[C, F]) finalized(uid types.UID) {
 func kindsOf(entries iter.Seq[keeper.InventoryEntry]) []schema.GroupVersionKind {
 	var out []schema.GroupVersionKind
 	for e := range entries {
-		out = append(out, inventory.KeyOf(e).WithVersion(e.Version))
+		out = append(out, plan.KeyOfEntry(e).WithVersion(e.Version))
 	}
 	return out
 }

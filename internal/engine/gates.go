@@ -2,11 +2,9 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"mlkeeper.dev/internal/engine/decide"
-	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -48,46 +46,4 @@ func (p *reconciliation[C, F]) closedSince(gate string, now time.Time) time.Time
 	}
 	p.gates[gate] = since
 	return since
-}
-
-// holdReplaced has what a stage no longer has stay while an object of the stage waits for another, be it to be created or to be changed: it may be what
-// replaces it, and whatever it waits for may be wrong for as long as the timeout of the gate. Which stage an object was of, Inventories tell. What a
-// custom resource owns itself may be of any.
-func (p *reconciliation[C, F]) holdReplaced() {
-	keeping := p.stagesThatKeep()
-	if len(keeping) == 0 {
-		return
-	}
-	prunable := map[plan.Key]bool{}
-	for _, inv := range p.inventories {
-		for _, e := range inv.Spec.Entries {
-			prunable[inventory.KeyOf(e)] = !keeping[inv.Spec.StageName]
-		}
-	}
-	for i := range p.actions {
-		if a := &p.actions[i]; a.Verb == decide.Delete && a.Object.Desired == nil && !prunable[a.Key] {
-			a.Verb, a.Reason, a.Detail = decide.Wait, decide.ReasonDependency, "what may replace "+a.Key.String()
-		}
-	}
-}
-
-// stagesThatKeep are the stages that keep what they no longer have. An object that waits for its own pruning (plan.Object.Hold) does not count, and after a
-// rollback none does: what failed is in the way.
-func (p *reconciliation[C, F]) stagesThatKeep() map[string]bool {
-	out := map[string]bool{}
-	for _, stage := range p.plan.Stages {
-		if stage.KeepsPruned {
-			out[stage.Name] = true
-		}
-	}
-	if slices.ContainsFunc(p.problems, func(problem plan.Problem) bool { return problem.AllowsPruning }) {
-		return out
-	}
-	for _, a := range p.actions {
-		waits := a.Object.Desired != nil && a.Verb == decide.Wait && a.Reason == decide.ReasonDependency && a.Object.Hold == ""
-		if waits && !isSuspended(p.plan.Stages, a.Object) {
-			out[p.plan.Stages[a.Object.Stage].Name] = true
-		}
-	}
-	return out
 }

@@ -241,7 +241,7 @@ func (s *stacks[C, F]) entriesToKeep(p *reconciliation[C, F]) []keeper.Inventory
 		}
 	}
 	sort.Slice(entries, func(i, j int) bool {
-		return inventory.KeyOf(entries[i]).String() < inventory.KeyOf(entries[j]).String()
+		return plan.KeyOfEntry(entries[i]).String() < plan.KeyOfEntry(entries[j]).String()
 	})
 	return entries
 }
@@ -250,7 +250,7 @@ func (s *stacks[C, F]) entriesToKeep(p *reconciliation[C, F]) []keeper.Inventory
 func (s *stacks[C, F]) forgetUnrecorded(state *reconcileState, entries []keeper.InventoryEntry) {
 	recorded := make(map[plan.Key]bool, len(entries))
 	for _, e := range entries {
-		recorded[inventory.KeyOf(e)] = true
+		recorded[plan.KeyOfEntry(e)] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -86,7 +86,7 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 	p.owners, p.entries = s.ownersOf(p.cr, p.inventories), inventory.Merge(ofStatus.Entries, p.inventories)
 	if len(p.inventories) > 0 {
 		for _, e := range p.state.inventories.pending.Entries() {
-			p.entries[inventory.KeyOf(e)] = e
+			p.entries[plan.KeyOfEntry(e)] = e
 		}
 	}
 	return s.stamp(p)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -112,7 +111,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	}
 	for i, stage := range p.plan.Stages {
 		if stage.Suspended {
-			keepListed(p.inventories, stage.Name, desired)
+			decide.KeepListed(p.inventories, stage.Name, desired)
 		}
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
 		for _, o := range p.stamped[i] {
@@ -133,9 +132,9 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, s.childWatchError)
-	leaveSuspended(p.plan.Stages, p.actions)
+	decide.LeaveSuspended(p.plan.Stages, p.actions)
 	s.holdRetries(p)
-	p.holdReplaced()
+	decide.HoldReplaced(p.plan.Stages, p.actions, p.inventories, p.problems)
 	s.holdRollout(p)
 	p.state.gates = p.gates
 }
@@ -145,7 +144,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 func (s *stacks[C, F]) holdRetries(p *reconciliation[C, F]) {
 	problems, due := p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now())
 	p.refused = slices.ContainsFunc(problems, func(problem plan.Problem) bool { return !retry.Repeats(problem) }) ||
-		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict || p.undecided(a) })
+		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict || decide.Undecided(p.plan.Stages, a) })
 	p.retry(problems, due)
 	decide.HoldReferrers(p.actions)
 }
@@ -156,41 +155,6 @@ func (s *stacks[C, F]) watchTakenNames(ctx context.Context, p *reconciliation[C,
 	for _, one := range p.state.retries.Taken() {
 		if there, known := p.reader.Occupied(ctx, one.GVK, one.Key.Namespace, one.Key.Name); known {
 			p.state.retries.See(one.Key, there)
-		}
-	}
-}
-
-// undecided says that nobody knows yet whether an object of the plan is written or refused. Its watch is not complete, as after a start, and may have
-// become so since the action was decided. Or its API is not served, which may be a misspelled kind; what is suspended does not count then.
-func (p *reconciliation[C, F]) undecided(a decide.Action) bool {
-	waits := a.Object.Desired != nil && a.Verb == decide.Wait && (a.Reason == decide.ReasonNotSynced || a.Reason == decide.ReasonNotServed)
-	return waits && !isSuspended(p.plan.Stages, a.Object)
-}
-
-// isSuspended says that an object is left as it is, by itself or with its stage.
-func isSuspended(stages []plan.Stage, o plan.Stamped) bool {
-	return o.Suspended || stages[o.Stage].Suspended
-}
-
-// keepListed adds everything that the Inventories of a stage list, and those of the stages that belong to it: their names are that of the
-// stage, a dash and something more. The plan may not have those any more, such as the hooks of a chart's former version.
-func keepListed(invs []*keeper.Inventory, stage string, desired map[plan.Key]bool) {
-	for _, inv := range invs {
-		if inv.Spec.StageName != stage && !strings.HasPrefix(inv.Spec.StageName, stage+"-") {
-			continue
-		}
-		for _, e := range inv.Spec.Entries {
-			desired[inventory.KeyOf(e)] = true
-		}
-	}
-}
-
-// leaveSuspended takes the writes of suspended stages out of the decisions.
-func leaveSuspended(stages []plan.Stage, actions []decide.Action) {
-	for i := range actions {
-		a := &actions[i]
-		if a.Writes() && a.Object.Desired != nil && isSuspended(stages, a.Object) {
-			a.Verb, a.Reason = decide.Leave, decide.ReasonSuspended
 		}
 	}
 }

@@ -4,66 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/backoff"
-	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
 	"mlkeeper.dev/internal/engine/status"
 )
-
-// TestWhatIsSuspendedStays: nothing of a suspended stage is pruned, not even what a stage of its hooks had that the plan no longer has,
-// wherever the stages were.
-func TestWhatIsSuspendedStays(t *testing.T) {
-	listing := func(stage, name string, number int32) *keeper.Inventory {
-		inv := &keeper.Inventory{}
-		inv.Spec.StageName, inv.Spec.Stage = stage, number
-		inv.Spec.Entries = []keeper.InventoryEntry{{ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "ConfigMap", Namespace: "n", Name: name}}}
-		return inv
-	}
-	desired := map[plan.Key]bool{}
-	keepListed([]*keeper.Inventory{
-		listing("core-before", "hook", 0), listing("core", "own", 2000), listing("analytics", "other", 1000), listing("corex", "another", 7),
-	}, "core", desired)
-	key := func(name string) plan.Key {
-		return plan.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "n", Name: name}
-	}
-	if len(desired) != 2 || !desired[key("hook")] || !desired[key("own")] {
-		t.Errorf("what stays is %v", desired)
-	}
-}
-
-// TestWhatIsSuspendedIsNotWritten: the definitions of a suspended component are in a stage that is not suspended. Reports go on, and so do deletions of
-// what the plan no longer has, which keepListed bounds.
-func TestWhatIsSuspendedIsNotWritten(t *testing.T) {
-	stages := []plan.Stage{{Name: "definitions"}, {Name: "core", Suspended: true}}
-	in := func(stage int, suspended bool) plan.Stamped {
-		return plan.Stamped{Object: plan.Object{Desired: &unstructured.Unstructured{}, Suspended: suspended}, Stage: stage}
-	}
-	for name, c := range map[string]struct {
-		verb   decide.Verb
-		object plan.Stamped
-		leaves bool
-	}{
-		"an object of a suspended stage":             {decide.Apply, in(1, false), true},
-		"a suspended object of another stage":        {decide.Apply, in(0, true), true},
-		"a suspended object that is to be created":   {decide.Create, in(0, true), true},
-		"an object beside a suspended one":           {decide.Apply, in(0, false), false},
-		"a suspended object that is to be recreated": {decide.Delete, in(0, true), true},
-		"a suspended object of another owner":        {decide.Conflict, in(0, true), false},
-		"an object that the plan no longer has":      {decide.Delete, plan.Stamped{Stage: 1}, false},
-	} {
-		actions := []decide.Action{{Verb: c.verb, Reason: "before", Object: c.object}}
-		leaveSuspended(stages, actions)
-		if left := actions[0].Verb == decide.Leave && actions[0].Reason == decide.ReasonSuspended; left != c.leaves {
-			t.Errorf("%s: %s for %s", name, actions[0].Verb, actions[0].Reason)
-		}
-	}
-}
 
 // TestASuspensionKeepsTheInventory: the status that was held when the custom resource was suspended lists children that exist.
 func TestASuspensionKeepsTheInventory(t *testing.T) {

@@ -3,8 +3,6 @@ package tfserving
 import (
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/workload"
@@ -45,7 +43,7 @@ func (r *renderer) ending() {
 	r.wake(r.facts.Ending)
 	track := canaryNamed(r.cr)
 	for _, e := range r.cr.Status.Inventory.Entries {
-		k := plan.Key{GroupKind: schema.GroupKind{Group: e.Group, Kind: e.Kind}, Namespace: e.Namespace, Name: e.Name}
+		k := plan.KeyOfEntry(e)
 		config := k.GroupKind == gvkConfigMap.GroupKind() && strings.HasPrefix(k.Name, configPrefix(track))
 		servers := k.GroupKind == gvkDeployment.GroupKind() && k.Name == track.Name
 		service := k.GroupKind == gvkService.GroupKind() && k.Name == serviceName(track)

@@ -158,7 +158,7 @@ type Reader interface {
 	// ReferencedAs is Referenced with the rights of a user, for what the author of the custom resource may have read for him: a
 	// UserRefused says where the user may not read it. An empty user has the operator's rights.
 	ReferencedAs(ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
-	// Child returns what was observed of an object under a child's name, or nil.
+	// Child returns what was observed of an object under a child's name, or nil. What somebody else controls is no child, whatever its labels are.
 	Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object
 	// Serves says whether the cluster serves a kind; the custom resource is woken when that changes.
 	Serves(gvk schema.GroupVersionKind) bool

@@ -357,8 +357,7 @@ func Kept(seen *observe.Object, keepRuns bool) bool {
 // pruneUnseen deletes, by the UID of our last write, what no watch shows any more: it is gone, and the delete finds
 // nothing, or its labels were stripped. While the watch is not complete, as after a start, nobody knows.
 func pruneUnseen(e Extra) (Action, bool) {
-	key := plan.Key{Namespace: e.Entry.Namespace, Name: e.Entry.Name}
-	key.Group, key.Kind = e.Entry.Group, e.Entry.Kind
+	key := plan.KeyOfEntry(e.Entry)
 	if e.Gone || e.Entry.UID == "" || e.Entry.Policy == keeper.Retain || neverPruned(key) {
 		return Action{}, false
 	}
@@ -378,8 +377,7 @@ func neverPruned(k plan.Key) bool {
 
 // extraName orders extras. Kinds of the same name are told apart by their groups.
 func extraName(e Extra) string {
-	key := plan.Key{Namespace: e.Entry.Namespace, Name: e.Entry.Name}
-	key.Group, key.Kind = e.Entry.Group, e.Entry.Kind
+	key := plan.KeyOfEntry(e.Entry)
 	if e.Observed != nil {
 		key = e.Observed.Key
 	}

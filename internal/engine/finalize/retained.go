@@ -98,7 +98,7 @@ func (f *Finalizer) listedElsewhere(key plan.Key, inv *keeper.Inventory) string 
 			continue
 		}
 		for _, e := range other.Spec.Entries {
-			if inventory.KeyOf(e) == key {
+			if plan.KeyOfEntry(e) == key {
 				return "what " + other.Annotations[keeper.OwnerAnnotation] + " declares"
 			}
 		}

@@ -171,7 +171,7 @@ func union(have *keeper.Inventory, objects []plan.Object) []keeper.InventoryEntr
 	before := map[plan.Key]keeper.InventoryEntry{}
 	if have != nil {
 		for _, e := range have.Spec.Entries {
-			before[KeyOf(e)] = e
+			before[plan.KeyOfEntry(e)] = e
 		}
 	}
 	planned := map[plan.Key]bool{}
@@ -188,7 +188,7 @@ func union(have *keeper.Inventory, objects []plan.Object) []keeper.InventoryEntr
 	}
 	if have != nil {
 		for _, e := range have.Spec.Entries {
-			if !planned[KeyOf(e)] {
+			if !planned[plan.KeyOfEntry(e)] {
 				out = append(out, e)
 			}
 		}

@@ -9,13 +9,6 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// KeyOf returns the identity of the object of an entry.
-func KeyOf(e keeper.InventoryEntry) plan.Key {
-	k := plan.Key{Namespace: e.Namespace, Name: e.Name}
-	k.Group, k.Kind = e.Group, e.Kind
-	return k
-}
-
 // EntryOf returns the entry of an object that was written, with what the API server answered.
 func EntryOf(o plan.Stamped, written *observe.Object, leftOut []string) keeper.InventoryEntry {
 	return keeper.InventoryEntry{
@@ -42,10 +35,10 @@ func Entries(invs []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
 	out := map[plan.Key]keeper.InventoryEntry{}
 	for _, inv := range invs {
 		for _, e := range inv.Spec.Entries {
-			out[KeyOf(e)] = e
+			out[plan.KeyOfEntry(e)] = e
 		}
 		for _, e := range inv.Status.Entries {
-			out[KeyOf(e)] = e
+			out[plan.KeyOfEntry(e)] = e
 		}
 	}
 	return out
@@ -55,8 +48,8 @@ func Entries(invs []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
 func Merge(status []keeper.InventoryEntry, invs []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
 	out := Entries(invs)
 	for _, e := range status {
-		if _, listed := out[KeyOf(e)]; !listed {
-			out[KeyOf(e)] = e
+		if _, listed := out[plan.KeyOfEntry(e)]; !listed {
+			out[plan.KeyOfEntry(e)] = e
 		}
 	}
 	return out

@@ -28,7 +28,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("%d entries", len(merged))
 	}
 	for key, e := range merged {
-		if e.AppliedHash != want[e.Name] || key != KeyOf(e) {
+		if e.AppliedHash != want[e.Name] || key != plan.KeyOfEntry(e) {
 			t.Errorf("%s has the entry %+v", key, e)
 		}
 	}

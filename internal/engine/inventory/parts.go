@@ -44,8 +44,8 @@ func split(existing []*keeper.Inventory, stage plan.Stage) []*part {
 		one := &part{number: inv.Spec.Part, have: inv, entries: len(inv.Spec.Entries)}
 		parts = append(parts, one)
 		for _, e := range inv.Spec.Entries {
-			if at[KeyOf(e)] == nil {
-				at[KeyOf(e)] = one
+			if at[plan.KeyOfEntry(e)] == nil {
+				at[plan.KeyOfEntry(e)] = one
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func tooLargeForStatus(p plan.Plan, recorded []keeper.InventoryEntry) bool {
 	}
 	all := map[plan.Key]keeper.InventoryEntry{}
 	for _, e := range recorded {
-		all[KeyOf(e)] = e
+		all[plan.KeyOfEntry(e)] = e
 	}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
@@ -173,7 +173,7 @@ func Listing(invs []*keeper.Inventory) map[Place]*keeper.Inventory {
 	out := map[Place]*keeper.Inventory{}
 	for _, inv := range invs {
 		for _, e := range inv.Spec.Entries {
-			if place := (Place{inv.Spec.StageName, KeyOf(e)}); out[place] == nil {
+			if place := (Place{inv.Spec.StageName, plan.KeyOfEntry(e)}); out[place] == nil {
 				out[place] = inv
 			}
 		}

@@ -85,7 +85,7 @@ func TestAnInventoryIsNeverTooLarge(t *testing.T) {
 						t.Fatalf("%s does not tell that something was left out of %s", inv.Name, e.Name)
 					}
 					if inv.Spec.StageName == "stage-1" {
-						seen[KeyOf(e)]++
+						seen[plan.KeyOfEntry(e)]++
 					}
 				}
 			}
@@ -99,7 +99,9 @@ func TestAnInventoryIsNeverTooLarge(t *testing.T) {
 			for _, e := range Entries(invs) {
 				again = append(again, e)
 			}
-			slices.SortFunc(again, func(a, b keeper.InventoryEntry) int { return strings.Compare(KeyOf(a).String(), KeyOf(b).String()) })
+			slices.SortFunc(again, func(a, b keeper.InventoryEntry) int {
+				return strings.Compare(plan.KeyOfEntry(a).String(), plan.KeyOfEntry(b).String())
+			})
 			if _, err := f.Record(t.Context(), invs, p.Stages, stampedOf(p), again); err != nil {
 				t.Fatal(err)
 			}

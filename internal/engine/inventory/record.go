@@ -29,7 +29,7 @@ func (s *Store) Record(
 	}
 	recorded := map[plan.Key]bool{}
 	for _, e := range entries {
-		recorded[KeyOf(e)] = true
+		recorded[plan.KeyOfEntry(e)] = true
 	}
 	gone := make([]bool, len(invs))
 	failures := parallel.Each(ctx, parallelWrites, invs, func(ctx context.Context, i int, inv *keeper.Inventory) error {
@@ -37,14 +37,14 @@ func (s *Store) Record(
 		var spec, status []keeper.InventoryEntry
 		listed := map[plan.Key]bool{}
 		for _, e := range inv.Spec.Entries {
-			at, wanted := stageOf[KeyOf(e)]
-			if wanted && (at == stage || s.mayOwn(inv, KeyOf(e))) || !wanted && (recorded[KeyOf(e)] || s.owns(inv, KeyOf(e))) {
+			at, wanted := stageOf[plan.KeyOfEntry(e)]
+			if wanted && (at == stage || s.mayOwn(inv, plan.KeyOfEntry(e))) || !wanted && (recorded[plan.KeyOfEntry(e)] || s.owns(inv, plan.KeyOfEntry(e))) {
 				spec = append(spec, e)
-				listed[KeyOf(e)] = !wanted || at == stage
+				listed[plan.KeyOfEntry(e)] = !wanted || at == stage
 			}
 		}
 		for _, e := range entries {
-			if listed[KeyOf(e)] {
+			if listed[plan.KeyOfEntry(e)] {
 				status = append(status, e)
 			}
 		}

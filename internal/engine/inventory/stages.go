@@ -75,7 +75,7 @@ func mostOf(invs []*keeper.Inventory, stagesOf map[plan.Key]int) (stage int, som
 	count := map[int]int{}
 	for _, inv := range invs {
 		for _, e := range inv.Spec.Entries {
-			if i, planned := stagesOf[KeyOf(e)]; planned {
+			if i, planned := stagesOf[plan.KeyOfEntry(e)]; planned {
 				count[i]++
 			}
 		}

@@ -141,6 +141,11 @@ func KeyOf(u *unstructured.Unstructured) Key {
 	return Key{GroupKind: u.GroupVersionKind().GroupKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
+// KeyOfEntry returns the identity of an object that an inventory lists.
+func KeyOfEntry(e keeper.InventoryEntry) Key {
+	return Key{GroupKind: schema.GroupKind{Group: e.Group, Kind: e.Kind}, Namespace: e.Namespace, Name: e.Name}
+}
+
 // DefinedBy returns the kind of the custom resources that a CustomResourceDefinition defines, as its spec names it.
 func DefinedBy(crd *unstructured.Unstructured) (out schema.GroupKind) {
 	out.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
@@ -321,7 +326,7 @@ func (p Problem) Advice() string {
 // KeepRecorded has an object stay that the plan no longer has, if an inventory has recorded it: what is declared in its place cannot be made.
 func (p *Plan) KeepRecorded(recorded []keeper.InventoryEntry, key Key) {
 	for _, e := range recorded {
-		if e.Group == key.Group && e.Kind == key.Kind && e.Namespace == key.Namespace && e.Name == key.Name {
+		if KeyOfEntry(e) == key {
 			p.Keep = append(p.Keep, key)
 		}
 	}

@@ -56,6 +56,18 @@ func (s Stack) Marked(o metav1.Object) bool {
 	return o.GetAnnotations()[keeper.OwnerAnnotation] == s.ID() || o.GetLabels()[keeper.StackLabel] == s.Hash()
 }
 
+// OfAnother says that an object has a controller that is neither a custom resource of the stack's kind nor an Inventory: whatever its labels are,
+// it is no child.
+func (s Stack) OfAnother(o metav1.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(o)
+	if ref == nil {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	inventory := gv.Group == keeper.GroupVersion.Group && ref.Kind == "Inventory"
+	return err != nil || !inventory && (gv.Group != s.GVK.Group || ref.Kind != s.GVK.Kind)
+}
+
 // ofEarlier says that a controller is another custom resource of the stack's name, or an Inventory of one.
 func (s Stack) ofEarlier(controller metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(controller.APIVersion)

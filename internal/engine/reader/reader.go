@@ -233,6 +233,9 @@ func (r *Reader) Child(gvk schema.GroupVersionKind, namespace, name string) *obs
 		problem := unwatched(gvk, name, nil)
 		r.unseen = &problem
 	}
+	if o != nil && r.Stack.OfAnother(o) {
+		return nil
+	}
 	return o
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/background"
@@ -153,6 +154,33 @@ func TestAChildIsAbsentOnceItsWatchIsComplete(t *testing.T) {
 		}
 		if problem := r.Unseen(); (problem != nil) != c.unknown || (r.Opening() != "") != c.unknown {
 			t.Errorf("%s: it is told as %v, while %q is opened", name, problem, r.Opening())
+		}
+	}
+}
+
+// TestWhatAnotherControlsIsNoChild: its labels say that it is, and nothing that is decided from a child may follow from it.
+func TestWhatAnotherControlsIsNoChild(t *testing.T) {
+	controlledBy := func(apiVersion, kind string) *observe.Object {
+		o := &observe.Object{}
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "x", UID: "x", Controller: ptr.To(true)}}
+		return o
+	}
+	own := stack.GVK
+	for name, c := range map[string]struct {
+		object *observe.Object
+		there  bool
+	}{
+		"nobody":                            {&observe.Object{}, true},
+		"an Inventory":                      {controlledBy(keeper.GroupVersion.String(), "Inventory"), true},
+		"a custom resource of the kind":     {controlledBy(own.GroupVersion().String(), own.Kind), true},
+		"an object of another":              {controlledBy("v1", "ConfigMap"), false},
+		"a kind of that name":               {controlledBy("apps/v1", own.Kind), false},
+		"another kind of MLKeeper":          {controlledBy(keeper.GroupVersion.String(), "PendingOrder"), false},
+		"something whose group is no group": {controlledBy("a/b/c", own.Kind), false},
+	} {
+		readers, _ := newReaders(&fakeCluster{children: map[plan.Key]*observe.Object{keyOf("own"): c.object}})
+		if child := readers.reader().Child(secrets, "ns", "own"); (child != nil) != c.there {
+			t.Errorf("controlled by %s, the child is %v", name, child)
 		}
 	}
 }
