@@ -36,6 +36,9 @@ func (d *differ) compare(ctx context.Context, j *judged, a decide.Action) (*Diff
 		if a.Reason == decide.ReasonRetained {
 			out.Note = "it is no longer declared, and retained since it may contain data"
 		}
+		if a.Reason == decide.ReasonSuspended {
+			out.Note = "it is suspended"
+		}
 	case decide.Delete:
 		out.Action = actionDeleted
 		return out, d.write(out, live, nil, j.owned)

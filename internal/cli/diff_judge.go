@@ -57,6 +57,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 			APIVersion: keeper.GroupVersion.String(), Kind: inventoryKind.Kind, Name: inventories[i].Name, UID: inventories[i].UID,
 		})
 	}
+	lists := pointersTo(inventories)
 	in := decide.Input{Stack: j.stack, Owners: j.owners, Prune: plan.MayPrune(r.plan.Problems), KeepRuns: len(r.plan.Problems) > 0}
 	desired := map[plan.Key]bool{}
 	for _, key := range r.plan.Keep {
@@ -66,6 +67,9 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 		owner := self
 		if i+1 < len(j.owners) {
 			owner = j.owners[i+1]
+		}
+		if stage.Suspended {
+			decide.KeepListed(lists, stage.Name, desired)
 		}
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
 		for _, o := range stage.Objects {
@@ -93,7 +97,18 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 	}
 	d.warnings = append(d.warnings, c.warnings...)
 	j.actions = decide.Decide(in)
+	decide.LeaveSuspended(r.plan.Stages, j.actions)
+	decide.HoldPruned(r.plan.Stages, j.actions)
+	decide.HoldReplaced(r.plan.Stages, j.actions, lists, r.plan.Problems)
 	return j, nil
+}
+
+func pointersTo[T any](list []T) []*T {
+	out := make([]*T, 0, len(list))
+	for i := range list {
+		out = append(out, &list[i])
+	}
+	return out
 }
 
 // item is one declared object with what is live under its name. The engine sees what carries its label alone; what

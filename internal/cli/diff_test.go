@@ -188,6 +188,37 @@ func TestDiffOfWhatIsAsDeclared(t *testing.T) {
 	}
 }
 
+// What the engine lets stay is not shown as deleted, nor what is suspended as changed.
+func TestDiffOfWhatStays(t *testing.T) {
+	config := func(name, value string) plan.Object {
+		return plan.Object{Desired: object(configGVK, "default", name, map[string]any{"data": map[string]any{"a": value}})}
+	}
+	misspelled := plan.Object{Desired: object(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMapp"}, "default", "new", nil)}
+	for name, c := range map[string]struct {
+		stage   plan.Stage
+		deleted string
+	}{
+		"replaced":                        {plan.Stage{Name: "all", Objects: []plan.Object{config("new", "1")}}, "1 created, 0 changed, 1 deleted"},
+		"of a kind that is not served":    {plan.Stage{Name: "all", Objects: []plan.Object{misspelled}}, " 0 changed, 0 deleted"},
+		"of a stage that renders nothing": {plan.Stage{Name: "all", KeepsPruned: true}, "0 created, 0 changed, 0 deleted"},
+		"suspended":                       {plan.Stage{Name: "all", Suspended: true, Objects: []plan.Object{config("old", "2")}}, "0 created, 0 changed, 0 deleted"},
+		"suspended, and not served":       {plan.Stage{Name: "all", Suspended: true, Objects: []plan.Object{misspelled}}, " 0 changed, 1 deleted"},
+	} {
+		u := liveService("s", "1", "2026-01-01T03:04:05Z")
+		u.SetResourceVersion("7")
+		old := written(t, u, config("old", "1"), `{"f:data":{"f:a":{}},`+metaFields+`}`)
+		dynamic, dyn := fakeCluster(t, statusKinds, u, old)
+		tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) { return u, nil })
+		render := func(controller.Reader, *v1.TrustyAIService) (plan.Plan, error) {
+			return plan.Plan{Stages: []plan.Stage{c.stage}}, nil
+		}
+		stdout, stderr, err := run(t, NewDiffCommand(environment(fakeController{render: render}, dynamic)), "", "tas/s", "-o", "summary")
+		if status(err) == exitFailed || !strings.Contains(stdout, c.deleted) {
+			t.Errorf("%s: %v\n%s%s", name, err, stderr, stdout)
+		}
+	}
+}
+
 // The operator records hashes with a key that nobody else has. Who may only read is told of no difference nevertheless, and of no dry run that
 // is not possible, and a Job that has completed and is gone is not shown as created.
 func TestDiffOfWhatIsRecordedWithAKey(t *testing.T) {

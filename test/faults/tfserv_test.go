@@ -34,7 +34,7 @@ func tfserv() *Kind {
 			`grpcroutes\.gateway\.networking\.k8s\.io/tfs`, `deployments\.apps/tfs-canary`, `services/tfs-canary-service`,
 			`configmaps/tfs-canary-config-[0-9a-f]{8}`, `servicemonitors\.monitoring\.coreos\.com/tfs-canary`),
 		// docs/tfserv.md, "Canary".
-		Apart: regexp.MustCompile(`^(deployments\.apps/tfs-canary|services/tfs-canary-service)$`),
+		Apart: regexp.MustCompile(`^(deployments\.apps/tfs-canary|services/tfs-canary-service|scaledobjects\.keda\.sh/tfs)$`),
 		Asks:  true, Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
 		Asking: func(pods http.RoundTripper) harness.Register {
 			return fixture.TfservControllerOf(tfserving.Settings{ModelsEvery: patienceWithServers}, pods)

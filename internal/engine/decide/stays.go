@@ -85,5 +85,20 @@ func stagesThatKeep(stages []plan.Stage, actions []Action, problems []plan.Probl
 	return out
 }
 
+// HoldPruned has everything stay that the plan no longer has, as long as it is not decided whether an object of the plan is written or refused, or
+// another owner has it: the object may be what replaces it.
+func HoldPruned(stages []plan.Stage, actions []Action) {
+	holds := func(a Action) bool { return a.Verb == Conflict || Undecided(stages, a) }
+	at := slices.IndexFunc(actions, holds)
+	if at < 0 {
+		return
+	}
+	for i := range actions {
+		if a := &actions[i]; a.prunes() {
+			a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, actions[at].Key.String()+" to be written"
+		}
+	}
+}
+
 // prunes says that the action deletes what the plan no longer has.
 func (a Action) prunes() bool { return a.Verb == Delete && a.Object.Desired == nil }
