@@ -22,6 +22,8 @@ type Kind struct {
 	Makes []Child
 	// Yields matches the children, as resource/name, that an object of somebody else may stand for, which status.warnings tells; nil for none.
 	Yields *regexp.Regexp
+	// Without matches, by cause, the children on which it is no cause, by documentation.
+	Without map[Cause]*regexp.Regexp
 	// Apart matches the children, as resource/name, that Ready does not depend on by documentation; nil for none.
 	Apart *regexp.Regexp
 	// Follows says of a difference from the reference that it follows from content that a plan destroyed and nobody can make again; nil for none.

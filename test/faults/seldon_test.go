@@ -39,11 +39,20 @@ func seldonOperator() *Kind {
 		),
 		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
 		Bases: seldonBases(), Follows: otherCredentials,
+		Without: map[Cause]*regexp.Regexp{
+			// The passwords that a user's Secret has are used as they are.
+			Foreign: passwordsOfTrials, ForeignMarked: passwordsOfTrials,
+			// What a chart renders is ceded to a manager that takes it back, as Retaken shows on the other objects.
+			Emptied: regexp.MustCompile(`^secrets/seldon-webhook-server-cert$`),
+		},
 		Controller: harness.Trusted(harness.PerOperator(func() harness.Register {
 			return harness.Controller(seldon.Definition(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts, Results: rendering.NewMemory(keptResults)}))
 		})),
 	}
 }
+
+// passwordsOfTrials are the Secrets of the instances for trying out.
+var passwordsOfTrials = regexp.MustCompile(`^secrets/(metadata-postgres|elastic-credentials)$`)
 
 // otherCredentials says that a revision is another one since the generated credentials were lost.
 func otherCredentials(p Plan, d Diff) bool {

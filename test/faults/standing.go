@@ -77,6 +77,9 @@ func (s *Suite) targets(c *cause, k *Kind, w *Workload, ref *reference) []Standi
 		if resource == inventories || w.Stands != nil && !w.Stands.MatchString(key) || alike[child] || !c.concerns(resource, ref.objects[key]) {
 			continue
 		}
+		if none := k.Without[c.name]; none != nil && none.MatchString(key) {
+			continue
+		}
 		taken := slices.ContainsFunc(out, func(t Standing) bool { return t.Resource == resource })
 		if c.on == onAPI && (taken || !s.defined(resource) || !s.alterable(c, resource, ref.objects[key])) {
 			continue
