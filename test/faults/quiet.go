@@ -114,10 +114,11 @@ func (r *run) unchanging() error {
 // excess says what an operator did too much of in the window that began at a moment.
 func (r *run) excess(c *cause, did activity, from time.Time) []Finding {
 	limit := pauses(r.suite.Settle, r.suite.Window)
-	// Each change of a child may be looked at once.
-	reconciles, changes := perPause*limit+r.childEvents(from), 0
+	// Each change of a child may be looked at once, and read where it is content, too.
+	events := r.childEvents(from)
+	reconciles, reads, changes := perPause*limit+events, readsPerPause*limit+events, 0
 	if c.endless {
-		reconciles, changes = perCreation*limit+r.childEvents(from), limit
+		reconciles, changes = perCreation*limit+events, limit
 	}
 	if r.kind.Asks {
 		reconciles += perPause * limit
@@ -130,7 +131,7 @@ func (r *run) excess(c *cause, did activity, from time.Time) []Finding {
 		match     func(entry) bool
 	}{
 		{"reconciles", did.reconciles, reconciles, none},
-		{"live reads", did.reads, readsPerPause * limit, func(e entry) bool { return e.read() }},
+		{"live reads", did.reads, reads, func(e entry) bool { return e.read() }},
 		{"attempted writes", did.attempts, perPause * limit, func(e entry) bool { return e.counted() }},
 		{"writes of the status", did.statuses, limit, none},
 		{"writes of Inventories", did.records, limit, none},
