@@ -1,11 +1,17 @@
 package standin
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 )
 
@@ -99,5 +105,26 @@ func TestAFinalizerCanAlwaysGo(t *testing.T) {
 	after.SetFinalizers(nil)
 	if err := validateScaledObject(t.Context(), nil, after, before); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAScaledObjectWaitsForItsDeployment: KEDA tries again while what is to be scaled is not there.
+func TestAScaledObjectWaitsForItsDeployment(t *testing.T) {
+	obj := scaled(t, "app", "", `triggers: [{type: cron, metadata: {}}]`)
+	obj.SetFinalizers([]string{kedaFinalizer})
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		horizontalPodAutoscaler: "HorizontalPodAutoscalerList",
+	}, obj)
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	if err := store.Add(obj); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(roles, func(r role) bool { return r.resource == scaledObjects })
+	if err := newTroupe(client).act(t.Context(), roles[at], store, "ns/app"); err == nil {
+		t.Error("it is through")
+	}
+	told, err := client.Resource(scaledObjects).Namespace("ns").Get(t.Context(), "app", metav1.GetOptions{})
+	if err != nil || !strings.Contains(fmt.Sprint(told.Object["status"]), "ScaledObjectCheckFailed") {
+		t.Errorf("%v, and it says %v", err, told.Object["status"])
 	}
 }

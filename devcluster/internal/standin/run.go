@@ -294,7 +294,8 @@ func (t *troupe) act(ctx context.Context, r role, store cache.Store, key string)
 				return ignoreGone(err)
 			}
 		}
-		return ignoreGone(problem)
+		// What it refers to may be gone, and come back; of the object itself the store tells next time.
+		return problem
 	}
 	wanted := r.status(obj, timestamp(time.Now()))
 	if settled(obj.Object["status"], wanted) {
