@@ -99,7 +99,8 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 	j.actions = decide.Decide(in)
 	decide.LeaveSuspended(r.plan.Stages, j.actions)
 	decide.HoldPruned(r.plan.Stages, j.actions)
-	decide.HoldReplaced(r.plan.Stages, j.actions, lists, r.plan.Problems)
+	// What an object waits for here has mostly come by the time that it is written.
+	decide.HoldReplaced(decide.StagesThatKeep(r.plan.Stages, nil, r.plan.Problems), j.actions, lists)
 	return j, nil
 }
 

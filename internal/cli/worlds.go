@@ -353,7 +353,8 @@ func (r *somewhereReader) Child(gvk schema.GroupVersionKind, namespace, name str
 		r.reads.fail(err)
 	}
 	// The engine watches by label, so that it cannot see what carries none.
-	if live == nil || live.GetLabels()[keeper.ControllerLabel] != r.reads.controller.Name() {
+	if live == nil || live.GetLabels()[keeper.ControllerLabel] != r.reads.controller.Name() ||
+		(plan.Stack{GVK: r.reads.controller.GVK()}).OfAnother(live) {
 		return nil
 	}
 	return observe.From(live, health.NeedsStatus(gvk.GroupKind()))

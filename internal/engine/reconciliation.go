@@ -134,7 +134,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	explainUnwatched(p.actions, s.childWatchError)
 	decide.LeaveSuspended(p.plan.Stages, p.actions)
 	s.holdRetries(p)
-	decide.HoldReplaced(p.plan.Stages, p.actions, p.inventories, p.problems)
+	decide.HoldReplaced(decide.StagesThatKeep(p.plan.Stages, p.actions, p.problems), p.actions, p.inventories)
 	s.holdRollout(p)
 	p.state.gates = p.gates
 }

@@ -290,6 +290,9 @@ func Test_TheImageOfTheOriginalOperatorIsReachedWhereItServes(t *testing.T) {
 	containers, _, _ := unstructured.NestedSlice(live.Object, "spec", "template", "spec", "containers")
 	containers[0].(map[string]any)["name"], containers[0].(map[string]any)["image"] = serviceContainer, "quay.io/trustyai/trustyai-service:latest"
 	_ = unstructured.SetNestedSlice(live.Object, containers, "spec", "template", "spec", "containers")
+	for _, name := range []string{"tas-tls", "tas-internal"} {
+		c.Put(servingCertificate(name, map[string]string{"tls.crt": "c", "tls.key": "k"}))
+	}
 	for _, want := range []struct {
 		upstream   string
 		generation v1.ImageGeneration
@@ -302,9 +305,10 @@ func Test_TheImageOfTheOriginalOperatorIsReachedWhereItServes(t *testing.T) {
 		facts, p := gatherAndRender(t, c, cr)
 		config := fmt.Sprint(mustFind(t, p, "ConfigMap", "tas-kube-rbac-proxy-config").Object["data"])
 		if !strings.Contains(config, want.upstream) || facts.Generation != want.generation {
-			t.Errorf("%s: the proxy passes on to %s", facts.Generation, config)
+			t.Errorf("%s: the proxy passes on to %s, and the Deployment waits for %q", facts.Generation, config, deploymentIn(t, p).Hold)
 		}
 		first := c.Children[key] == nil
+		c.Written(p, testOwner)
 		c.Own(deploymentIn(t, p).Desired.DeepCopy(), testOwner)
 		delete(c.Objects, key)
 		if !first {

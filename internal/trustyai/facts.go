@@ -70,9 +70,6 @@ type Facts struct {
 	GatewayCA string
 	// LoggerCA tells of the ConfigMap that KServe's loggers verify the service with; zero when none sends to it over TLS.
 	LoggerCA LoggerCA
-	// Stays says that the pods that run are not replaced by those of the spec, whose exposure or image is another: a problem, or what the new
-	// ones wait for, keeps their Deployment as it is.
-	Stays bool
 	// Running is the format of the pods that run, or of the first ones.
 	Running v1.StorageFormat
 	// Migration is the migration as stored in the status, which decides what is rendered now; Next is what will be
@@ -122,6 +119,33 @@ type Deployment struct {
 	AdoptedPods *AdoptedPods
 	// Selector is the selector that cannot be changed any more (invariant 8); nil for one that MLKeeper made.
 	Selector map[string]string
+	// Serves is what its pods were made to serve; nil where nothing tells, as before it was recorded.
+	Serves *Served
+}
+
+// Served is what pods serve, as far as what leads to them follows from it.
+type Served struct {
+	Exposure   v1.Exposure        `json:"exposure"`
+	Generation v1.ImageGeneration `json:"generation,omitempty"`
+	// Secret is the name of the Secret with the certificate of the proxy; empty for a Plain service.
+	Secret string `json:"secret,omitempty"`
+}
+
+// declaredServed is what the pods of the spec serve.
+func declaredServed(cr *v1.TrustyAIService, generation v1.ImageGeneration) Served {
+	out := Served{Exposure: ExposureOf(cr), Generation: generation}
+	if out.Exposure == v1.ExposureSecured {
+		out.Secret = namesOf(cr).tlsSecret
+	}
+	return out
+}
+
+// served is what the pods serve to which everything leads: those that run, as long as nothing replaces them, else those of the spec.
+func (f Facts) served(cr *v1.TrustyAIService) Served {
+	if d := f.Deployment; d != nil && d.Serves != nil {
+		return *d.Serves
+	}
+	return declaredServed(cr, f.Generation)
 }
 
 // AdoptedPods is what the pods of the original operator follow from. As long as it stays as it was when they were

@@ -81,7 +81,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 			return Facts{}, err
 		}
 	}
-	if facts.Certs, err = s.gatherCerts(ctx, read, cr, facts.Serves); err != nil {
+	if facts.Certs, err = s.gatherCerts(ctx, read, cr, facts); err != nil {
 		return Facts{}, err
 	}
 	if err = s.awaitStanding(ctx, read, cr, &facts); err != nil {
@@ -104,7 +104,6 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if then, holds := s.scene(cr, facts).adoptedPods(); holds && layouts[then.Runs].serves(ExposureOf(cr)) {
 		facts.Generation = then.Runs
 	}
-	facts.Stays = s.stays(cr, facts)
 	return facts, nil
 }
 
@@ -224,7 +223,7 @@ func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.Trusty
 				d.Template = rendered(cr)
 			}
 			d.Selector = decodeLabels(marks[selectorAnnotation])
-			d.AdoptedPods = decodeAdoptedPods(marks[adoptedWithAnnotation])
+			d.AdoptedPods, d.Serves = decoded[AdoptedPods](marks[adoptedWithAnnotation]), decoded[Served](marks[servesAnnotation])
 			return d, nil
 		}
 	}
@@ -242,7 +241,8 @@ func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.Trusty
 		d.Selector = selector
 	}
 	d.Format = formatOf(live)
-	d.AdoptedPods = decodeAdoptedPods(live.GetAnnotations()[adoptedWithAnnotation])
+	d.AdoptedPods = decoded[AdoptedPods](live.GetAnnotations()[adoptedWithAnnotation])
+	d.Serves = decoded[Served](live.GetAnnotations()[servesAnnotation])
 	if d.Template == "" && belongsTo(live, cr) {
 		d.AdoptedPods = &AdoptedPods{Runs: imageGeneration(imageIn(live))}
 	}
@@ -268,8 +268,9 @@ func refersTo(live *unstructured.Unstructured, cr *v1.TrustyAIService) bool {
 	return slices.ContainsFunc(live.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cr.UID })
 }
 
-func decodeAdoptedPods(text string) *AdoptedPods {
-	var out AdoptedPods
+// decoded is what an annotation of the Deployment records; nil where that cannot be read.
+func decoded[T any](text string) *T {
+	var out T
 	if text == "" || json.Unmarshal([]byte(text), &out) != nil {
 		return nil
 	}
@@ -446,7 +447,7 @@ func (s *system) gatherDatabase(ctx context.Context, read controller.Reader, cr 
 
 // gatherTrustedCA says whether OpenShift's bundle of trusted CAs is there (trustyai-service-operator HEAD 11c335b).
 func gatherTrustedCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (bool, error) {
-	if !isOrWasSecured(cr) {
+	if ExposureOf(cr) != v1.ExposureSecured {
 		return false, nil
 	}
 	bundle, err := read.Referenced(ctx, gvkConfigMap, cr.Namespace, trustedCA)

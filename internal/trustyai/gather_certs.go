@@ -21,10 +21,23 @@ import (
 	"mlkeeper.dev/internal/pki"
 )
 
-// gatherCerts reads, and for the operator's own CA makes, the certificates of a Secured service.
-func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, serves Serves) (Certs, error) {
-	if !isOrWasSecured(cr) {
+// certsThatStay are the certificates of pods that were Secured and stay as they are: nothing is made of them, and service-ca goes on to renew its own.
+func certsThatStay(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, facts Facts) (Certs, error) {
+	served := facts.served(cr)
+	if served.Exposure != v1.ExposureSecured {
 		return Certs{}, nil
+	}
+	if secret, err := read.Referenced(ctx, gvkSecret, cr.Namespace, served.Secret); err != nil || secret == nil || !ofServiceCA(secret) {
+		return Certs{}, err
+	}
+	return Certs{Source: CertsServiceCA}, nil
+}
+
+// gatherCerts reads, and for the operator's own CA makes, the certificates of a Secured service.
+func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, facts Facts) (Certs, error) {
+	serves := facts.Serves
+	if ExposureOf(cr) != v1.ExposureSecured {
+		return certsThatStay(ctx, read, cr, facts)
 	}
 	n := namesOf(cr)
 	proxy, err := read.Referenced(ctx, gvkSecret, cr.Namespace, n.tlsSecret)

@@ -257,7 +257,7 @@ func (r *scene) loggerCA() {
 		r.warn("the ConfigMap %s has no certificate in %s, so that %s lacks the authority of OpenShift's service-ca and KServe's loggers cannot send to the "+
 			"services that have their certificates from it: restore it", serviceCABundle, serviceCAKey, loggerCA)
 	}
-	awaits := r.lacks(cmp.Or(r.facts.Certs.AwaitsCA, r.facts.Certs.AwaitsLeaf))
+	awaits := cmp.Or(r.lacks(cmp.Or(r.facts.Certs.AwaitsCA, r.facts.Certs.AwaitsLeaf)), r.mistrusted())
 	if !ca.Keeps || !ca.Injected && ca.Bundle == "" && awaits == "" {
 		return
 	}

@@ -36,7 +36,7 @@ func ExposureOf(cr *v1.TrustyAIService) v1.Exposure {
 	}
 }
 
-// exposureNow is how a service is reached now, by its status: what its spec says is so once its pods are made for it.
+// exposureNow is how a service is reached now, by its status: as its spec says once its pods are made for that.
 func exposureNow(cr *v1.TrustyAIService) v1.Exposure {
 	return cmp.Or(cr.Status.Exposure, ExposureOf(cr))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,41 +34,28 @@ type scene struct {
 	facts    Facts
 	names    names
 	template Template
-	// securesPods says that the pods are to be those of a Secured service, and secured that whoever comes to the service finds it so. They differ
-	// while the pods stay as they are.
-	securesPods, secured bool
-	// layout is where the image of the pods listens that the service leads to.
-	layout  layout
+	// securesPods says that the pods of the spec are those of a Secured service, and layout where their image listens.
+	securesPods bool
+	layout      layout
+	// served is what the pods serve to which Services, policy and entrances lead; they are others as long as those of the spec do not replace
+	// them. secured and reached are the same of them.
+	served  Served
+	secured bool
+	reached layout
 	plan    plan.Plan
 	objects []plan.Object
 }
 
 func (s *system) scene(cr *v1.TrustyAIService, facts Facts) *scene {
-	exposure, generation := ExposureOf(cr), facts.Generation
 	r := &scene{
 		settings: s.settings, cr: cr, facts: facts, names: namesOf(cr), template: templateOf(cr.Spec.Storage.Format, facts),
-		securesPods: exposure == v1.ExposureSecured,
+		securesPods: ExposureOf(cr) == v1.ExposureSecured, layout: layoutOf(facts.Generation), served: facts.served(cr),
 	}
-	if facts.Stays {
-		exposure, generation = exposureNow(cr), cr.Status.ImageGeneration
-	}
-	r.secured, r.layout = exposure == v1.ExposureSecured, layoutOf(generation)
-	if !r.layout.serves(exposure) {
-		r.layout = layoutOf("")
+	r.secured, r.reached = r.served.Exposure == v1.ExposureSecured, layoutOf(r.served.Generation)
+	if !r.reached.serves(r.served.Exposure) {
+		r.reached = layoutOf("")
 	}
 	return r
-}
-
-// stays says whether the pods that run stay as they are, although the exposure or the image of the spec is another than theirs, which the
-// status tells. Whether they do is decided where they are rendered.
-func (s *system) stays(cr *v1.TrustyAIService, facts Facts) bool {
-	then := cr.Status
-	if facts.Deployment == nil || then.Exposure == "" || then.Exposure == ExposureOf(cr) && then.ImageGeneration == facts.Generation {
-		return false
-	}
-	r := s.scene(cr, facts)
-	r.workload(r.checkGeneration())
-	return !slices.ContainsFunc(r.objects, func(o plan.Object) bool { return o.Hold == "" })
 }
 
 // certified says that the service has certificates: it is Secured, or is about to be.
@@ -84,17 +70,16 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 			fmt.Sprintf("delete one of the two, or create this one with metrics instead of trustyaiMetrics (the older one, %s, keeps the names)", facts.First))
 		return r.plan
 	}
-	r.identity()
 	r.certificates()
 	r.loggerCA()
 	r.claim()
 	r.checkVolume()
 	r.checkSelector()
 	served := r.checkGeneration()
-	r.workload(served)
+	deployment := r.workload(served)
 	r.policy()
 	r.services()
-	if served || facts.Stays {
+	if served || facts.Deployment != nil {
 		r.monitor()
 	}
 	r.route()
@@ -102,7 +87,7 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r.httpRoute()
 	r.disruption()
 	r.checkMigration()
-	r.plan.Stages = []plan.Stage{{Name: stageService, Objects: r.objects}}
+	r.plan.Stages = []plan.Stage{{Name: stageService, Objects: append(r.identity(deployment), r.objects...)}}
 	r.plan.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	r.plan.Inputs = fmt.Sprintf("%s %s %t %t", facts.Certs.Digest, facts.Database.Digest, facts.Database.CA, facts.TrustedCA)
 	r.plan.WakeAt = earliest(facts.Certs.RenewAt, facts.VolumeAt)
@@ -165,24 +150,31 @@ func (r *scene) meta(name string, labels map[string]string) metav1.ObjectMeta {
 
 // identity renders what the proxy of a Secured service runs as and is configured with
 // (trustyai-service-operator HEAD 11c335b).
-func (r *scene) identity() {
+func (r *scene) identity(deployment *plan.Object) []plan.Object {
 	if !r.certified() {
-		return
+		return nil
 	}
 	account := r.labels()
 	account["app"], account["app.kubernetes.io/name"] = "trustyai", labelValue(r.names.proxyAccount)
-	r.add(plan.Typed(gvkServiceAccount, &corev1.ServiceAccount{ObjectMeta: r.meta(r.names.proxyAccount, account)}))
-	r.add(plan.Typed(gvkBinding, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: r.bindingName(), Labels: account},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: r.names.proxyAccount, Namespace: r.cr.Namespace}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: proxyRole},
-	}))
+	// The proxies that start next read it.
+	at := r.reached
+	if deployment != nil && deployment.Hold == "" {
+		at = r.layout
+	}
 	config := r.labels()
 	config["app.kubernetes.io/component"] = "kube-rbac-proxy"
-	r.add(plan.Typed(gvkConfigMap, &corev1.ConfigMap{
-		ObjectMeta: r.meta(r.names.proxyConfig, config),
-		Data:       map[string]string{"config.yaml": r.proxyConfiguration()},
-	}))
+	return []plan.Object{
+		plan.Typed(gvkServiceAccount, &corev1.ServiceAccount{ObjectMeta: r.meta(r.names.proxyAccount, account)}),
+		plan.Typed(gvkBinding, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: r.bindingName(), Labels: account},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: r.names.proxyAccount, Namespace: r.cr.Namespace}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: proxyRole},
+		}),
+		plan.Typed(gvkConfigMap, &corev1.ConfigMap{
+			ObjectMeta: r.meta(r.names.proxyConfig, config),
+			Data:       map[string]string{"config.yaml": r.proxyConfiguration(at)},
+		}),
+	}
 }
 
 // bindingName is the name of the ClusterRoleBinding. As long as that of the original operator is there, the child has its name: it binds
@@ -220,8 +212,8 @@ upstreamConfig:
   url: %[4]q
 `
 
-func (r *scene) proxyConfiguration() string {
-	return fmt.Sprintf(proxyConfigurationForm, r.names.base, r.cr.Namespace, strings.Join(proxyCiphers, "\n  - "), r.upstream())
+func (r *scene) proxyConfiguration(at layout) string {
+	return fmt.Sprintf(proxyConfigurationForm, r.names.base, r.cr.Namespace, strings.Join(proxyCiphers, "\n  - "), upstreamOf(at))
 }
 
 // schedule is the metrics schedule, under whichever name the spec has it; ok is false when it cannot be used.

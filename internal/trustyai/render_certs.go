@@ -113,6 +113,14 @@ func (r *scene) lacks(generated string) string {
 	return ""
 }
 
+// mistrusted says what an object waits for that verifies the service: its certificate, or the pods that have another one to be replaced.
+func (r *scene) mistrusted() string {
+	if r.secured && r.served.Secret != declaredServed(r.cr, "").Secret {
+		return "the pods with the certificate in Secret " + r.served.Secret + " to be replaced"
+	}
+	return r.lacks(r.facts.Certs.AwaitsCA)
+}
+
 // checkExpiry reports a certificate that nobody renews: one that has expired, and one of cert-manager where that is gone.
 func (r *scene) checkExpiry() {
 	certs := r.facts.Certs

@@ -30,8 +30,9 @@ func (r *scene) httpRoute() {
 // no other kind. Where the authority is not known, that of the system is trusted.
 func (r *scene) backendTLS() {
 	validation := map[string]any{"hostname": r.names.tlsService + "." + r.cr.Namespace + ".svc", "wellKnownCACertificates": "System"}
-	hold := r.lacks(r.facts.Certs.AwaitsCA)
-	if ca := r.facts.GatewayCA; ca != "" {
+	hold := r.mistrusted()
+	switch ca := r.facts.GatewayCA; {
+	case ca != "":
 		delete(validation, "wellKnownCACertificates")
 		validation["caCertificateRefs"] = []any{map[string]any{"group": "", "kind": "ConfigMap", "name": r.names.gatewayCA}}
 		bundle := plan.Typed(gvkConfigMap, &corev1.ConfigMap{
@@ -39,6 +40,9 @@ func (r *scene) backendTLS() {
 		})
 		bundle.Hold = hold
 		r.add(bundle)
+	case hold != "":
+		// The policy that waits may name it.
+		r.plan.Keep = append(r.plan.Keep, plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: r.cr.Namespace, Name: r.names.gatewayCA})
 	}
 	o := plan.Foreign(gvkBackendTLSPolicy, r.cr.Namespace, r.names.base, r.labels(), map[string]any{
 		"targetRefs": []any{map[string]any{"group": "", "kind": "Service", "name": r.names.tlsService}},

@@ -46,7 +46,7 @@ func (r *scene) monitor() {
 		}
 	}
 	if r.secured {
-		o.Hold = r.lacks(r.facts.Certs.AwaitsCA)
+		o.Hold = r.mistrusted()
 	}
 	r.add(o)
 }
@@ -105,7 +105,7 @@ func (r *scene) defaultEndpoint() (endpoint map[string]any, ok bool) {
 	case r.secured:
 		endpoint["port"], endpoint["scheme"], endpoint["tlsConfig"] = "https", "https", r.scrapeTLS()
 	case ADRShape(r.cr):
-		endpoint["targetPort"] = int64(r.layout.http)
+		endpoint["targetPort"] = int64(r.reached.http)
 	default:
 		endpoint["port"] = "http"
 	}

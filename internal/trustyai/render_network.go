@@ -24,10 +24,10 @@ const (
 
 // scrapeAnnotations are those that upstream sets on pods and on the internal Service; those of a Secured service name the port
 // with TLS, the only one of the two that can be reached.
-func (r *scene) scrapeAnnotations(secured bool) map[string]string {
+func scrapeAnnotations(secured bool, at layout) map[string]string {
 	out := map[string]string{"prometheus.io/path": metricsPath, "prometheus.io/scheme": "http", "prometheus.io/scrape": "true"}
 	if secured {
-		out["prometheus.io/scheme"], out["prometheus.io/port"] = "https", strconv.Itoa(int(r.layout.tls))
+		out["prometheus.io/scheme"], out["prometheus.io/port"] = "https", strconv.Itoa(int(at.tls))
 	}
 	return out
 }
@@ -39,11 +39,11 @@ func (r *scene) services() {
 	internal := r.meta(r.names.base, labels)
 	if !ADRShape(r.cr) {
 		labels[metricsLabel] = labelValue(r.cr.Name)
-		internal.Annotations = r.scrapeAnnotations(r.secured)
+		internal.Annotations = scrapeAnnotations(r.secured, r.reached)
 	}
-	ports := []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(r.layout.http)}}
+	ports := []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(r.reached.http)}}
 	if r.secured {
-		ports = append(ports, corev1.ServicePort{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(r.layout.tls)})
+		ports = append(ports, corev1.ServicePort{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(r.reached.tls)})
 	}
 	if r.certified() && r.facts.Certs.Source == CertsServiceCA {
 		if internal.Annotations == nil {
@@ -106,7 +106,7 @@ func (r *scene) route() {
 	spec["port"] = map[string]any{"targetPort": port}
 	o := plan.Foreign(gvkRoute, r.cr.Namespace, r.names.route, labels, spec)
 	if r.secured {
-		o.Hold = r.lacks(r.facts.Certs.AwaitsCA)
+		o.Hold = r.mistrusted()
 	}
 	r.add(o)
 }
@@ -130,7 +130,7 @@ func (r *scene) ingress() {
 
 // certificates renders where the certificates of a Secured service come from.
 func (r *scene) certificates() {
-	if !r.certified() {
+	if !r.securesPods {
 		return
 	}
 	certs := r.facts.Certs

@@ -33,7 +33,7 @@ func (r *scene) policy() {
 	}
 	ingress := []networkingv1.NetworkPolicyIngressRule{
 		{Ports: policyPorts(proxyPort)},
-		{Ports: policyPorts(r.layout.tls), From: []networkingv1.NetworkPolicyPeer{
+		{Ports: policyPorts(r.reached.tls), From: []networkingv1.NetworkPolicyPeer{
 			{PodSelector: hasLabel(kservePodLabel)},
 			{PodSelector: hasLabel(meshPodLabel)},
 			{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{

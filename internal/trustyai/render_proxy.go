@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// upstream is where the proxy finds the whole API, inside of the pod.
-func (r *scene) upstream() string { return fmt.Sprintf("http://127.0.0.1:%d", r.layout.upstream) }
+// upstreamOf is where the proxy finds the whole API, inside of the pod.
+func upstreamOf(at layout) string { return fmt.Sprintf("http://127.0.0.1:%d", at.upstream) }
 
 // proxy renders the sidecar of a Secured service (trustyai-service-operator HEAD 11c335b), with what the restricted Pod
 // Security Standard asks for added, and with TLS settings that the proxy reads from flags and not from its file.
@@ -31,7 +31,7 @@ func (r *scene) proxy() corev1.Container {
 		Image:           r.settings.ProxyImage,
 		ImagePullPolicy: r.cr.Spec.ImagePullPolicy,
 		Args: []string{
-			"--secure-listen-address=0.0.0.0:" + strconv.Itoa(proxyPort), "--upstream=" + r.upstream() + "/",
+			"--secure-listen-address=0.0.0.0:" + strconv.Itoa(proxyPort), "--upstream=" + upstreamOf(r.layout) + "/",
 			"--config-file=/etc/kube-rbac-proxy/config.yaml", "--tls-cert-file=/etc/tls/private/tls.crt",
 			"--tls-private-key-file=/etc/tls/private/tls.key", "--proxy-endpoints-port=9443",
 			"--tls-min-version=VersionTLS12", "--tls-cipher-suites=" + strings.Join(proxyCiphers, ","), "--v=0",

@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -24,6 +25,8 @@ const (
 	// adopted from upstream (invariant 8). The cache keeps annotations of this prefix only.
 	templateAnnotation = keeper.AnnotationPrefix + "template"
 	selectorAnnotation = keeper.AnnotationPrefix + "selector"
+	// servesAnnotation records what the pods were made to serve.
+	servesAnnotation = keeper.AnnotationPrefix + "serves"
 	// adoptedWithAnnotation records what the pods of the original operator were adopted with.
 	adoptedWithAnnotation = keeper.AnnotationPrefix + "adopted-with"
 	// credentialsAnnotation and certificatesAnnotation carry keyed digests of what the pods read once at their start, so
@@ -43,7 +46,7 @@ const (
 
 // workload renders the Deployment, unless a problem keeps its pods from starting: then a Deployment that runs is left
 // as it is, and none is created.
-func (r *scene) workload(ok bool) {
+func (r *scene) workload(ok bool) *plan.Object {
 	schedule, valid := r.schedule()
 	ok = ok && valid
 	image := r.settings.image(r.cr)
@@ -60,18 +63,20 @@ func (r *scene) workload(ok bool) {
 	ok = r.checkShared() && ok
 	env, valid := r.environment(schedule)
 	if ok = valid && ok; !ok {
-		return
+		return nil
 	}
 	labels := r.labels()
 	selector := r.podSelector()
 	meta := r.meta(r.names.base, labels)
-	meta.Annotations = map[string]string{templateAnnotation: string(r.template)}
+	meta.Annotations = map[string]string{
+		templateAnnotation: string(r.template), servesAnnotation: encoded(declaredServed(r.cr, r.facts.Generation)),
+	}
 	// Without the version, which changes with a release of the operator and would restart every pod.
 	podLabels := r.podSelector()
 	if d := r.facts.Deployment; d != nil && len(d.Selector) > 0 {
 		selector = d.Selector
 		maps.Copy(podLabels, selector)
-		meta.Annotations[selectorAnnotation] = encodeLabels(selector)
+		meta.Annotations[selectorAnnotation] = encoded(selector)
 	}
 	var deadline *int32
 	if r.settings.ProgressDeadline > 0 {
@@ -95,13 +100,14 @@ func (r *scene) workload(ok bool) {
 		o.Partial = true
 		unstructured.RemoveNestedField(o.Desired.Object, "spec", "template")
 		annotations := o.Desired.GetAnnotations()
-		annotations[adoptedWithAnnotation] = then.text()
+		annotations[adoptedWithAnnotation] = encoded(then)
 		o.Desired.SetAnnotations(annotations)
 	}
-	if o.Hold = r.lacks(r.facts.Certs.AwaitsLeaf); o.Hold == "" {
-		o.Hold = r.open()
+	if r.securesPods {
+		o.Hold = cmp.Or(r.lacks(r.facts.Certs.AwaitsLeaf), r.open())
 	}
 	r.add(o)
+	return &o
 }
 
 // adoptedPods says whether the pods of the original operator keep running, and what is recorded for that: until the spec,
@@ -120,20 +126,11 @@ func (r *scene) adoptedPods() (then AdoptedPods, holds bool) {
 	return r.facts.Deployment.AdoptedPods.holds(now)
 }
 
-// text is what is recorded on the Deployment.
-func (t AdoptedPods) text() string {
-	raw, err := json.Marshal(t)
+// encoded is what is recorded on the Deployment, as JSON with sorted keys.
+func encoded(what any) string {
+	raw, err := json.Marshal(what)
 	if err != nil {
-		panic(fmt.Sprintf("bug: what was adopted does not encode: %v", err))
-	}
-	return string(raw)
-}
-
-// encodeLabels prints labels as JSON with sorted keys.
-func encodeLabels(labels map[string]string) string {
-	raw, err := json.Marshal(labels)
-	if err != nil {
-		panic(fmt.Sprintf("bug: labels do not encode: %v", err))
+		panic(fmt.Sprintf("bug: %T does not encode: %v", what, err))
 	}
 	return string(raw)
 }
@@ -230,7 +227,7 @@ func (r *scene) checkDatabase() bool {
 func (r *scene) podAnnotations() map[string]string {
 	out := map[string]string{}
 	if !ADRShape(r.cr) {
-		maps.Copy(out, r.scrapeAnnotations(r.securesPods))
+		maps.Copy(out, scrapeAnnotations(r.securesPods, r.layout))
 	}
 	if usesDatabase(r.template) && r.facts.Database.Digest != "" {
 		out[credentialsAnnotation] = r.facts.Database.Digest

@@ -78,10 +78,10 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Ob
 	if seen.Ready && !scaledToZero {
 		status.Phase, status.Ready = phaseReady, "True"
 	}
-	if !facts.Stays {
-		status.Exposure, status.ImageGeneration = ExposureOf(cr), facts.Generation
-	}
-	status.URL = ""
+	served := facts.served(cr)
+	// What is wired follows from the stored exposure.
+	moves := status.Exposure != "" && status.Exposure != served.Exposure
+	status.URL, status.Exposure, status.ImageGeneration = "", served.Exposure, served.Generation
 	if l, known := layouts[status.ImageGeneration]; facts.First == "" && known && l.serves(exposureNow(cr)) {
 		status.URL = ConsumerURLIn(cr, s.settings.ClusterDomain)
 	}
@@ -98,13 +98,13 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Ob
 	status.Migration = facts.Next.DeepCopy()
 	status.StorageFormat = v.format()
 	if scaledToZero {
-		return controller.Verdict{Reason: "ScaledToZero", Message: "Everything is as declared; no pod runs, since spec.replicas is 0"}
+		return controller.Verdict{Reason: "ScaledToZero", Message: "Everything is as declared; no pod runs, since spec.replicas is 0", Step: moves}
 	}
 	if seen.Ready {
-		return controller.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready"}
+		return controller.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready", Step: moves}
 	}
 	verdict := controller.Verdict{
-		Reason: "ComponentsNotReady", Message: "Not all service components are ready", Hold: stepping, Step: stepping,
+		Reason: "ComponentsNotReady", Message: "Not all service components are ready", Hold: stepping, Step: stepping || moves,
 	}
 	if seen.Waiting != "" {
 		verdict.Message += ": " + seen.Waiting

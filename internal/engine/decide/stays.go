@@ -43,11 +43,9 @@ func KeepListed(inventories []*keeper.Inventory, stage string, stays map[plan.Ke
 	}
 }
 
-// HoldReplaced has what a stage no longer has stay while an object of the stage waits for another, be it to be created or to be changed: it may be what
-// replaces it, and whatever it waits for may be wrong for as long as the timeout of the gate. Which stage an object was of, Inventories tell. What a
-// custom resource owns itself may be of any.
-func HoldReplaced(stages []plan.Stage, actions []Action, inventories []*keeper.Inventory, problems []plan.Problem) {
-	keeping := stagesThatKeep(stages, actions, problems)
+// HoldReplaced has what some stages no longer have stay. Which stage an object was of, Inventories tell. What a custom resource owns itself may be of
+// any.
+func HoldReplaced(keeping map[string]bool, actions []Action, inventories []*keeper.Inventory) {
 	if len(keeping) == 0 {
 		return
 	}
@@ -64,9 +62,10 @@ func HoldReplaced(stages []plan.Stage, actions []Action, inventories []*keeper.I
 	}
 }
 
-// stagesThatKeep are the stages that keep what they no longer have. An object that waits for its own pruning (plan.Object.Hold) does not count, and after a
-// rollback none does: what failed is in the way.
-func stagesThatKeep(stages []plan.Stage, actions []Action, problems []plan.Problem) map[string]bool {
+// StagesThatKeep are the stages that keep what they no longer have: while an object of the stage waits for another, be it to be created or to be changed,
+// it may be what replaces it, and whatever it waits for may be wrong for as long as the timeout of the gate. An object that waits for its own pruning
+// (plan.Object.Hold) does not count, and after a rollback none does: what failed is in the way.
+func StagesThatKeep(stages []plan.Stage, actions []Action, problems []plan.Problem) map[string]bool {
 	out := map[string]bool{}
 	for _, stage := range stages {
 		if stage.KeepsPruned {

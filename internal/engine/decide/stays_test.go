@@ -91,7 +91,7 @@ func TestWhatMayBeReplacedStaysUntilThatExists(t *testing.T) {
 			{Verb: Delete, Reason: ReasonPruned, Key: keyOf("old-two")},
 			{Verb: Delete, Reason: ReasonPruned, Key: keyOf("of-a-status")},
 		}
-		HoldReplaced(stages, actions, inventories, nil)
+		HoldReplaced(StagesThatKeep(stages, actions, nil), actions, inventories)
 		if actions[1].Verb != Delete || actions[2].Verb != c.want || actions[3].Verb != c.want {
 			t.Errorf("%s: what another stage no longer has is to %s, what its own has not to %s, and what may be of any to %s",
 				name, actions[1].Verb, actions[2].Verb, actions[3].Verb)

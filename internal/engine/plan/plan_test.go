@@ -294,7 +294,7 @@ func TestWhatAnEarlierOneControlsIsNotMarked(t *testing.T) {
 		"an earlier Inventory":   {&metav1.OwnerReference{APIVersion: inventories, Kind: "Inventory", Name: earlier.InventoryPrefix() + ".stage"}, false},
 		"itself":                 {&metav1.OwnerReference{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid"}, true},
 		"an earlier one":         {&metav1.OwnerReference{APIVersion: "g.io/v1beta1", Kind: "Thing", Name: "cr", UID: "other-uid"}, false},
-		"another program's kind": {&metav1.OwnerReference{APIVersion: "cert-manager.io/v1", Kind: "Certificate", Name: "c", UID: "c"}, true},
+		"another program's kind": {&metav1.OwnerReference{APIVersion: "cert-manager.io/v1", Kind: "Certificate", Name: "c", UID: "c"}, false},
 	} {
 		u := configMap()
 		u.SetLabels(map[string]string{keeper.StackLabel: stack.Hash()})

@@ -48,9 +48,10 @@ func (s Stack) InventoryPrefix() string {
 }
 
 // Marked says that an object has a mark of the stack. One of the two is enough: what is generated must not be made anew where somebody has
-// changed the other, which is repaired. What an earlier custom resource of the same name controls is not of this one, and is about to go.
+// changed the other, which is repaired. What an earlier custom resource of the same name controls is not of this one, and is about to go. What
+// anybody else controls is not, either: a digest of its content would restart pods once the real one is there.
 func (s Stack) Marked(o metav1.Object) bool {
-	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && s.ofEarlier(*ref) {
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && (s.ofEarlier(*ref) || s.OfAnother(o)) {
 		return false
 	}
 	return o.GetAnnotations()[keeper.OwnerAnnotation] == s.ID() || o.GetLabels()[keeper.StackLabel] == s.Hash()
