@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -129,6 +130,18 @@ type Served struct {
 	Generation v1.ImageGeneration `json:"generation,omitempty"`
 	// Secret is the name of the Secret with the certificate of the proxy; empty for a Plain service.
 	Secret string `json:"secret,omitempty"`
+	// Trusted says that the image is the administrator's, so that Prometheus may believe it.
+	Trusted bool `json:"trusted,omitempty"`
+}
+
+// decodeServed is what an annotation records; nil where it records nothing that MLKeeper writes.
+func decodeServed(text string) *Served {
+	out := decoded[Served](text)
+	if out == nil || layouts[out.Generation] == (layout{}) || (out.Secret != "") != (out.Exposure == v1.ExposureSecured) ||
+		out.Exposure != v1.ExposureSecured && out.Exposure != v1.ExposurePlain {
+		return nil
+	}
+	return out
 }
 
 // declaredServed is what the pods of the spec serve.
@@ -140,12 +153,20 @@ func declaredServed(cr *v1.TrustyAIService, generation v1.ImageGeneration) Serve
 	return out
 }
 
-// served is what the pods serve to which everything leads: those that run, as long as nothing replaces them, else those of the spec.
+// served is what the pods serve to which everything leads: those that run, as long as nothing replaces them, else those of the spec. Where the
+// Deployment has no record, the status tells.
 func (f Facts) served(cr *v1.TrustyAIService) Served {
-	if d := f.Deployment; d != nil && d.Serves != nil {
+	out := declaredServed(cr, f.Generation)
+	switch d := f.Deployment; {
+	case d == nil:
+	case d.Serves != nil:
 		return *d.Serves
+	case cr.Status.Exposure == v1.ExposureSecured:
+		out = Served{Exposure: v1.ExposureSecured, Generation: cr.Status.ImageGeneration, Secret: cmp.Or(cr.Status.TLSSecretName, namesOf(cr).tlsSecret)}
+	case cr.Status.Exposure == v1.ExposurePlain:
+		out = Served{Exposure: v1.ExposurePlain, Generation: cr.Status.ImageGeneration}
 	}
-	return declaredServed(cr, f.Generation)
+	return out
 }
 
 // AdoptedPods is what the pods of the original operator follow from. As long as it stays as it was when they were

@@ -104,7 +104,21 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if then, holds := s.scene(cr, facts).adoptedPods(); holds && layouts[then.Runs].serves(ExposureOf(cr)) {
 		facts.Generation = then.Runs
 	}
+	s.foresee(cr, &facts)
 	return facts, nil
+}
+
+// foresee takes the pods as replaced that would be, where nothing is written and no later reconcile shows what follows.
+func (s *system) foresee(cr *v1.TrustyAIService, facts *Facts) {
+	if !s.settings.DryRun || facts.Deployment == nil {
+		return
+	}
+	r := s.scene(cr, *facts)
+	if pods := r.workload(r.checkGeneration()); pods != nil && pods.Hold == "" {
+		served := declaredServed(cr, facts.Generation)
+		served.Trusted = r.own()
+		facts.Deployment.Serves = &served
+	}
 }
 
 // first names the oldest other custom resource of the namespace that holds the names of the ADR before this one does.
@@ -223,7 +237,7 @@ func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.Trusty
 				d.Template = rendered(cr)
 			}
 			d.Selector = decodeLabels(marks[selectorAnnotation])
-			d.AdoptedPods, d.Serves = decoded[AdoptedPods](marks[adoptedWithAnnotation]), decoded[Served](marks[servesAnnotation])
+			d.AdoptedPods, d.Serves = decoded[AdoptedPods](marks[adoptedWithAnnotation]), decodeServed(marks[servesAnnotation])
 			return d, nil
 		}
 	}
@@ -242,7 +256,7 @@ func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.Trusty
 	}
 	d.Format = formatOf(live)
 	d.AdoptedPods = decoded[AdoptedPods](live.GetAnnotations()[adoptedWithAnnotation])
-	d.Serves = decoded[Served](live.GetAnnotations()[servesAnnotation])
+	d.Serves = decodeServed(live.GetAnnotations()[servesAnnotation])
 	if d.Template == "" && belongsTo(live, cr) {
 		d.AdoptedPods = &AdoptedPods{Runs: imageGeneration(imageIn(live))}
 	}

@@ -24,7 +24,7 @@ import (
 // certsThatStay are the certificates of pods that were Secured and stay as they are: nothing is made of them, and service-ca goes on to renew its own.
 func certsThatStay(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, facts Facts) (Certs, error) {
 	served := facts.served(cr)
-	if served.Exposure != v1.ExposureSecured {
+	if served.Secret != ServiceName(cr)+"-tls" {
 		return Certs{}, nil
 	}
 	if secret, err := read.Referenced(ctx, gvkSecret, cr.Namespace, served.Secret); err != nil || secret == nil || !ofServiceCA(secret) {

@@ -63,6 +63,9 @@ func (s *system) gatherLoggerCA(ctx context.Context, read controller.Reader, cr 
 	}
 	certs := facts.Certs
 	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users, facts.Inference.Services), Injected: true, Unverified: certs.withoutAuthority() && !foreign(live)}
+	if err := out.trustReplaced(ctx, read, cr, facts); err != nil {
+		return LoggerCA{}, err
+	}
 	ofServiceCA := false
 	for _, user := range users {
 		source, ca := certs.Source, certs.CA
@@ -91,6 +94,17 @@ func (s *system) gatherLoggerCA(ctx context.Context, read controller.Reader, cr 
 		out.untrusted(live, cr, users, facts.Inference.Services)
 	}
 	return out, nil
+}
+
+// trustReplaced adds the authority of pods that are to get their certificate from another Secret.
+func (ca *LoggerCA) trustReplaced(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, facts Facts) error {
+	served := facts.served(cr)
+	if served.Secret == "" || served.Secret == declaredServed(cr, "").Secret {
+		return nil
+	}
+	secret, err := read.Referenced(ctx, gvkSecret, cr.Namespace, served.Secret)
+	ca.trust(string(controller.SecretData(secret)[corev1.ServiceAccountRootCAKey]))
+	return err
 }
 
 // trust adds the certificates of an authority.
@@ -257,7 +271,7 @@ func (r *scene) loggerCA() {
 		r.warn("the ConfigMap %s has no certificate in %s, so that %s lacks the authority of OpenShift's service-ca and KServe's loggers cannot send to the "+
 			"services that have their certificates from it: restore it", serviceCABundle, serviceCAKey, loggerCA)
 	}
-	awaits := cmp.Or(r.lacks(cmp.Or(r.facts.Certs.AwaitsCA, r.facts.Certs.AwaitsLeaf)), r.mistrusted())
+	awaits := r.lacks(cmp.Or(r.facts.Certs.AwaitsCA, r.facts.Certs.AwaitsLeaf))
 	if !ca.Keeps || !ca.Injected && ca.Bundle == "" && awaits == "" {
 		return
 	}

@@ -145,13 +145,14 @@ func Test_NoTokenIsSentToAdoptedPods(t *testing.T) {
 	d.SetName(ServiceName(cr))
 	d.SetOwnerReferences([]metav1.OwnerReference{{Kind: "TrustyAIService", Name: cr.Name, UID: cr.UID}})
 	c.Put(d)
-	for _, want := range []bool{true, false} {
+	// Those of ours are scraped as ours once they have replaced them.
+	for _, want := range []struct{ adopted, sent bool }{{true, false}, {false, false}, {false, true}} {
 		_, p := gatherAndRender(t, c, cr)
-		if holds := deploymentIn(t, p).Partial; holds != want {
+		if holds := deploymentIn(t, p).Partial; holds != want.adopted {
 			t.Fatalf("the pods are those that were adopted: %v", holds)
 		}
 		endpoint := endpointOf(t, mustFind(t, p, "ServiceMonitor", namesOf(cr).serviceMonitor))
-		if sent := endpoint["bearerTokenFile"] != nil; sent == want || endpoint["honorLabels"] == want {
+		if sent := endpoint["bearerTokenFile"] != nil; sent != want.sent || endpoint["honorLabels"] != want.sent {
 			t.Errorf("a token is sent: %v, honorLabels %v", sent, endpoint["honorLabels"])
 		}
 		c.Own(deploymentIn(t, p).Desired.DeepCopy(), testOwner)

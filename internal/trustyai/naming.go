@@ -64,6 +64,18 @@ func InternalSecretName(cr *v1.TrustyAIService) string {
 	return ServiceName(cr) + "-internal"
 }
 
+// internalSecretNow is InternalSecretName of the pods that the status tells of.
+func internalSecretNow(cr *v1.TrustyAIService) string {
+	switch now := cr.Status.TLSSecretName; now {
+	case "":
+		return InternalSecretName(cr)
+	case ServiceName(cr) + "-tls":
+		return ServiceName(cr) + "-internal"
+	default:
+		return now
+	}
+}
+
 // ConsumerURL is the address that ModelMesh sends payloads to, in a cluster with the default domain:
 // http://trustyai-service.<ns>.svc.cluster.local/consumer/kserve/v2 in the ADR's shape (TrustyAI ADR 3),
 // https://<name>.<ns>.svc/consumer/kserve/v2 for a Secured service (trustyai-service-operator HEAD 11c335b).

@@ -56,8 +56,17 @@ func (r *scene) monitor() {
 // pods, whose image somebody else chose. That only our pods are scraped is never certain, since whoever may create pods or Services in the
 // namespace can give them the labels of ours: an administrator who does not trust them says so, and upstream's shape has neither.
 func (r *scene) trusted() bool {
+	own := r.own()
+	if d := r.facts.Deployment; d != nil && d.Serves != nil {
+		own = own && d.Serves.Trusted
+	}
+	return ADRShape(r.cr) && own && !r.settings.UntrustedMetrics
+}
+
+// own says that the image of the pods of the spec is the administrator's.
+func (r *scene) own() bool {
 	_, adopted := r.adoptedPods()
-	return ADRShape(r.cr) && r.cr.Spec.Image == "" && !adopted && !r.settings.UntrustedMetrics
+	return r.cr.Spec.Image == "" && !adopted
 }
 
 // defaultEndpoint is the endpoint before serviceMonitoring.ref is applied to it; ok is false when the interval cannot be used.

@@ -49,7 +49,7 @@ func (r *scene) services() {
 		if internal.Annotations == nil {
 			internal.Annotations = map[string]string{}
 		}
-		internal.Annotations[servingCertAnnotation] = r.names.internalSecret
+		internal.Annotations[servingCertAnnotation] = r.names.base + "-internal"
 	}
 	r.add(plan.Typed(gvkService, &corev1.Service{
 		ObjectMeta: internal,
@@ -66,7 +66,7 @@ func (r *scene) services() {
 	}
 	meta := r.meta(r.names.tlsService, tls)
 	if r.facts.Certs.Source == CertsServiceCA {
-		meta.Annotations = map[string]string{servingCertAnnotation: r.names.tlsSecret}
+		meta.Annotations = map[string]string{servingCertAnnotation: r.names.base + "-tls"}
 	}
 	r.add(plan.Typed(gvkService, &corev1.Service{
 		ObjectMeta: meta,

@@ -68,9 +68,9 @@ func (r *scene) workload(ok bool) *plan.Object {
 	labels := r.labels()
 	selector := r.podSelector()
 	meta := r.meta(r.names.base, labels)
-	meta.Annotations = map[string]string{
-		templateAnnotation: string(r.template), servesAnnotation: encoded(declaredServed(r.cr, r.facts.Generation)),
-	}
+	serves := declaredServed(r.cr, r.facts.Generation)
+	serves.Trusted = r.own()
+	meta.Annotations = map[string]string{templateAnnotation: string(r.template), servesAnnotation: encoded(serves)}
 	// Without the version, which changes with a release of the operator and would restart every pod.
 	podLabels := r.podSelector()
 	if d := r.facts.Deployment; d != nil && len(d.Selector) > 0 {

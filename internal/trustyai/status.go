@@ -81,7 +81,7 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Ob
 	served := facts.served(cr)
 	// What is wired follows from the stored exposure.
 	moves := status.Exposure != "" && status.Exposure != served.Exposure
-	status.URL, status.Exposure, status.ImageGeneration = "", served.Exposure, served.Generation
+	status.URL, status.Exposure, status.TLSSecretName, status.ImageGeneration = "", served.Exposure, served.Secret, served.Generation
 	if l, known := layouts[status.ImageGeneration]; facts.First == "" && known && l.serves(exposureNow(cr)) {
 		status.URL = ConsumerURLIn(cr, s.settings.ClusterDomain)
 	}
@@ -98,10 +98,10 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Ob
 	status.Migration = facts.Next.DeepCopy()
 	status.StorageFormat = v.format()
 	if scaledToZero {
-		return controller.Verdict{Reason: "ScaledToZero", Message: "Everything is as declared; no pod runs, since spec.replicas is 0", Step: moves}
+		return controller.Verdict{Reason: "ScaledToZero", Message: "Everything is as declared; no pod runs, since spec.replicas is 0"}
 	}
 	if seen.Ready {
-		return controller.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready", Step: moves}
+		return controller.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready"}
 	}
 	verdict := controller.Verdict{
 		Reason: "ComponentsNotReady", Message: "Not all service components are ready", Hold: stepping, Step: stepping || moves,

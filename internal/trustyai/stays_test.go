@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/wiring"
 )
 
 // held stands for an object that is left as it is.
@@ -103,6 +106,11 @@ func Test_WhatLeadsToPodsThatStayStaysWithThem(t *testing.T) {
 			func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.ImageGeneration = v1.GenerationJavaTLS },
 			func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Env = nil }, "EnvReserved",
 		},
+		"the administrator's image, with another mistake": {
+			adrSpec + "  image: mine:1\n  imageGeneration: Java\n", func(_ *cluster, cr *v1.TrustyAIService) {
+				cr.Spec.Image, cr.Spec.ImageGeneration, cr.Spec.Storage.Folder = "", "", "inputs"
+			}, func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Storage.Folder = "/inputs" }, "InvalidFolder",
+		},
 		"an image without TLS": {
 			secured, func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.ImageGeneration = v1.GenerationJava },
 			func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.ImageGeneration = "" }, "ExposureNotServed",
@@ -116,6 +124,8 @@ func Test_WhatLeadsToPodsThatStayStaysWithThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, cr := newCluster(gvkHTTPRoute, gvkBackendTLSPolicy), custom(t, tc.spec)
 			c.Put(mine.DeepCopy())
+			c.Put(parse(t, pvYAML))
+			var meshed []wiring.Entry
 			pass := func() (plan.Plan, string) {
 				facts, p := gatherAndRender(t, c, cr)
 				c.Written(p, ownerID(cr))
@@ -124,8 +134,14 @@ func Test_WhatLeadsToPodsThatStayStaysWithThem(t *testing.T) {
 				target.SetAnnotations(map[string]string{deploymentMode: "RawDeployment"})
 				ready := cr.DeepCopy()
 				ready.Status.Conditions = []metav1.Condition{{Type: ConditionAvailable, Status: metav1.ConditionTrue}}
-				wire := kserveWire(DefaultClusterDomain)
-				return p, fmt.Sprint(cr.Status.URL, wire.Wanted(target, []client.Object{ready}))
+				wire, mesh := kserveWire(DefaultClusterDomain), meshDeploymentWire(DefaultClusterDomain)
+				deployment := &unstructured.Unstructured{Object: map[string]any{}}
+				if len(meshed) > 0 {
+					record, _ := json.Marshal(wiring.Record{Entries: meshed})
+					deployment.SetAnnotations(map[string]string{keeper.WiringAnnotation: string(record)})
+				}
+				meshed = mesh.Wanted(deployment, []client.Object{ready})
+				return p, fmt.Sprint(cr.Status.URL, wire.Wanted(target, []client.Object{ready}), meshed)
 			}
 			var before plan.Plan
 			var sent string
@@ -175,5 +191,65 @@ func Test_WhatLeadsToPodsThatStayStaysWithThem(t *testing.T) {
 					slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(of)), sent, wants)
 			}
 		})
+	}
+}
+
+// Test_ARecordThatNobodyWroteCountsAsNone: whoever may edit the Deployment can write it, and what the status holds has an enumeration.
+func Test_ARecordThatNobodyWroteCountsAsNone(t *testing.T) {
+	for text, good := range map[string]bool{
+		`{"exposure":"Plain","generation":"Java","trusted":true}`:         true,
+		`{"exposure":"Secured","generation":"Python","secret":"tas-tls"}`: true,
+		"":     false,
+		"{}":   false,
+		"null": false,
+		"[":    false,
+		`{"exposure":"Open","generation":"Java"}`:                  false,
+		`{"exposure":"Plain","generation":"Rust"}`:                 false,
+		`{"exposure":"Secured","generation":"JavaTLS"}`:            false,
+		`{"exposure":"Plain","generation":"Java","secret":"mine"}`: false,
+	} {
+		if out := decodeServed(text); (out != nil) != good {
+			t.Errorf("%s is %v", text, out)
+		}
+	}
+}
+
+// Test_WithoutARecordTheStatusTells: a Deployment that a problem kept from getting its record.
+func Test_WithoutARecordTheStatusTells(t *testing.T) {
+	cr := custom(t, upstreamSpec+"  exposure: Plain\n")
+	facts := Facts{Deployment: &Deployment{}, Generation: v1.GenerationJava}
+	if got := facts.served(cr); got != (Served{Exposure: v1.ExposurePlain, Generation: v1.GenerationJava}) {
+		t.Errorf("where nothing tells, the pods serve %+v", got)
+	}
+	cr.Status.Exposure, cr.Status.ImageGeneration, cr.Status.TLSSecretName = v1.ExposureSecured, v1.GenerationJavaTLS, "mine"
+	if got := facts.served(cr); got != (Served{Exposure: v1.ExposureSecured, Generation: v1.GenerationJavaTLS, Secret: "mine"}) {
+		t.Errorf("by the status the pods serve %+v", got)
+	}
+	facts.Deployment = nil
+	if got := facts.served(cr); got.Exposure != v1.ExposurePlain {
+		t.Errorf("where there are no pods, they serve %+v", got)
+	}
+}
+
+// Test_ADryRunShowsWhatFollows: no later reconcile shows what the pods of the spec are reached by.
+func Test_ADryRunShowsWhatFollows(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec+"  exposure: Plain\n")
+	for range 2 {
+		_, p := gatherAndRender(t, c, cr)
+		c.Written(p, ownerID(cr))
+	}
+	cr.Spec.Exposure = v1.ExposureSecured
+	s := testSystem()
+	s.settings.DryRun = true
+	facts, err := s.Gather(t.Context(), c, cr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.Render(cr, facts)
+	if find(p, "NetworkPolicy", "tas-secured") == nil {
+		t.Error("it does not show the NetworkPolicy")
+	}
+	if ports := fmt.Sprint(mustFind(t, p, "Service", "tas").Object["spec"]); !strings.Contains(ports, "443") {
+		t.Errorf("the Service is shown with %s", ports)
 	}
 }

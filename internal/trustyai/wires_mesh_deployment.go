@@ -82,7 +82,7 @@ func meshDeploymentWire(clusterDomain string) wiring.Wire {
 			}
 			var d meshDetail
 			if exposureNow(cr) == v1.ExposureSecured {
-				d.Volume, d.Secret = ServiceName(cr)+meshVolumeSuffix, InternalSecretName(cr)
+				d.Volume, d.Secret = ServiceName(cr)+meshVolumeSuffix, internalSecretNow(cr)
 			}
 			return []wiring.Entry{{Owner: ownerID(cr), Value: ConsumerURLIn(cr, clusterDomain), Detail: d.text()}}
 		},

@@ -113,6 +113,10 @@ type TrustyAIServiceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Exposure Exposure `json:"exposure,omitempty"`
+	// tlsSecretName is the Secret with the certificate that the pods of a Secured service have.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	TLSSecretName string `json:"tlsSecretName,omitempty"`
 	// imageGeneration is what the image of the pods is: Java, JavaTLS or Python. Ports, paths and environment follow from it.
 	// +optional
 	ImageGeneration ImageGeneration `json:"imageGeneration,omitempty"`
