@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
@@ -137,7 +138,7 @@ type Served struct {
 // decodeServed is what an annotation records; nil where it records nothing that MLKeeper writes.
 func decodeServed(text string) *Served {
 	out := decoded[Served](text)
-	if out == nil || layouts[out.Generation] == (layout{}) || (out.Secret != "") != (out.Exposure == v1.ExposureSecured) ||
+	if out == nil || len(out.Secret) > validation.DNS1123SubdomainMaxLength || layouts[out.Generation] == (layout{}) || (out.Secret != "") != (out.Exposure == v1.ExposureSecured) ||
 		out.Exposure != v1.ExposureSecured && out.Exposure != v1.ExposurePlain {
 		return nil
 	}
@@ -156,15 +157,15 @@ func declaredServed(cr *v1.TrustyAIService, generation v1.ImageGeneration) Serve
 // served is what the pods serve to which everything leads: those that run, as long as nothing replaces them, else those of the spec. Where the
 // Deployment has no record, the status tells.
 func (f Facts) served(cr *v1.TrustyAIService) Served {
-	out := declaredServed(cr, f.Generation)
+	out, generation := declaredServed(cr, f.Generation), cmp.Or(cr.Status.ImageGeneration, f.Generation)
 	switch d := f.Deployment; {
 	case d == nil:
 	case d.Serves != nil:
 		return *d.Serves
 	case cr.Status.Exposure == v1.ExposureSecured:
-		out = Served{Exposure: v1.ExposureSecured, Generation: cr.Status.ImageGeneration, Secret: cmp.Or(cr.Status.TLSSecretName, namesOf(cr).tlsSecret)}
+		out = Served{Exposure: v1.ExposureSecured, Generation: generation, Secret: cmp.Or(cr.Status.TLSSecretName, namesOf(cr).tlsSecret)}
 	case cr.Status.Exposure == v1.ExposurePlain:
-		out = Served{Exposure: v1.ExposurePlain, Generation: cr.Status.ImageGeneration}
+		out = Served{Exposure: v1.ExposurePlain, Generation: generation}
 	}
 	return out
 }

@@ -49,6 +49,8 @@ type LoggerCA struct {
 	// Keeper is the custom resource that is to add it, and Left says that it was deleted; empty where the ConfigMap is not MLKeeper's.
 	Keeper string
 	Left   bool
+	// Replaces says that pods are to get another certificate, and Mixed that those that run have theirs from service-ca.
+	Replaces, Mixed bool
 }
 
 // gatherLoggerCA finds out who keeps the ConfigMap, and what belongs in it.
@@ -63,19 +65,20 @@ func (s *system) gatherLoggerCA(ctx context.Context, read controller.Reader, cr 
 	}
 	certs := facts.Certs
 	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users, facts.Inference.Services), Injected: true, Unverified: certs.withoutAuthority() && !foreign(live)}
-	if err := out.trustReplaced(ctx, read, cr, facts); err != nil {
-		return LoggerCA{}, err
-	}
 	ofServiceCA := false
 	for _, user := range users {
-		source, ca := certs.Source, certs.CA
+		source, ca, before := certs.Source, certs.CA, facts.served(cr).Secret
 		if user != cr {
+			before = user.Status.TLSSecretName
 			if !out.Keeps {
 				continue
 			}
 			if source, ca, err = authorityOf(ctx, read, user, facts.Serves); err != nil {
 				return LoggerCA{}, err
 			}
+		}
+		if err = out.trustReplaced(ctx, read, user, before); err != nil {
+			return LoggerCA{}, err
 		}
 		// It replaces all that a ConfigMap holds, so that it fills none that another authority has to be in.
 		out.Injected = out.Injected && source == CertsServiceCA
@@ -96,14 +99,15 @@ func (s *system) gatherLoggerCA(ctx context.Context, read controller.Reader, cr 
 	return out, nil
 }
 
-// trustReplaced adds the authority of pods that are to get their certificate from another Secret.
-func (ca *LoggerCA) trustReplaced(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, facts Facts) error {
-	served := facts.served(cr)
-	if served.Secret == "" || served.Secret == declaredServed(cr, "").Secret {
+// trustReplaced adds the authority of pods that are to get their certificate from another Secret. One of service-ca goes with no other in a ConfigMap.
+func (ca *LoggerCA) trustReplaced(ctx context.Context, read controller.Reader, user *v1.TrustyAIService, before string) error {
+	if before == "" || before == declaredServed(user, "").Secret {
 		return nil
 	}
-	secret, err := read.Referenced(ctx, gvkSecret, cr.Namespace, served.Secret)
+	secret, err := read.Referenced(ctx, gvkSecret, user.Namespace, before)
 	ca.trust(string(controller.SecretData(secret)[corev1.ServiceAccountRootCAKey]))
+	ca.Replaces = ca.Replaces || secret != nil
+	ca.Mixed = ca.Mixed || secret != nil && ofServiceCA(secret)
 	return err
 }
 
@@ -272,6 +276,9 @@ func (r *scene) loggerCA() {
 			"services that have their certificates from it: restore it", serviceCABundle, serviceCAKey, loggerCA)
 	}
 	awaits := r.lacks(cmp.Or(r.facts.Certs.AwaitsCA, r.facts.Certs.AwaitsLeaf))
+	if ca.Mixed || ca.Replaces && ca.Injected {
+		awaits = "the pods with another certificate authority to be replaced"
+	}
 	if !ca.Keeps || !ca.Injected && ca.Bundle == "" && awaits == "" {
 		return
 	}

@@ -66,10 +66,10 @@ func InternalSecretName(cr *v1.TrustyAIService) string {
 
 // internalSecretNow is InternalSecretName of the pods that the status tells of.
 func internalSecretNow(cr *v1.TrustyAIService) string {
-	switch now := cr.Status.TLSSecretName; now {
-	case "":
+	switch now := cr.Status.TLSSecretName; {
+	case now == "", now == namesOf(cr).tlsSecret:
 		return InternalSecretName(cr)
-	case ServiceName(cr) + "-tls":
+	case now == ServiceName(cr)+"-tls":
 		return ServiceName(cr) + "-internal"
 	default:
 		return now

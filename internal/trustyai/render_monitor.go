@@ -57,8 +57,8 @@ func (r *scene) monitor() {
 // namespace can give them the labels of ours: an administrator who does not trust them says so, and upstream's shape has neither.
 func (r *scene) trusted() bool {
 	own := r.own()
-	if d := r.facts.Deployment; d != nil && d.Serves != nil {
-		own = own && d.Serves.Trusted
+	if d := r.facts.Deployment; d != nil {
+		own = own && d.Serves != nil && d.Serves.Trusted
 	}
 	return ADRShape(r.cr) && own && !r.settings.UntrustedMetrics
 }

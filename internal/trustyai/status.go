@@ -79,8 +79,8 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Ob
 		status.Phase, status.Ready = phaseReady, "True"
 	}
 	served := facts.served(cr)
-	// What is wired follows from the stored exposure.
-	moves := status.Exposure != "" && status.Exposure != served.Exposure
+	// What is wired follows from what is stored of them.
+	moves := status.Exposure != "" && (status.Exposure != served.Exposure || status.TLSSecretName != served.Secret)
 	status.URL, status.Exposure, status.TLSSecretName, status.ImageGeneration = "", served.Exposure, served.Secret, served.Generation
 	if l, known := layouts[status.ImageGeneration]; facts.First == "" && known && l.serves(exposureNow(cr)) {
 		status.URL = ConsumerURLIn(cr, s.settings.ClusterDomain)

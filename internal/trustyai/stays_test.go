@@ -253,3 +253,75 @@ func Test_ADryRunShowsWhatFollows(t *testing.T) {
 		t.Errorf("the Service is shown with %s", ports)
 	}
 }
+
+// Test_LoggersVerifyThePodsThatStay: another certificate is declared together with a mistake. What the loggers trust verifies the pods that run, and
+// those to come where one ConfigMap can hold both authorities.
+func Test_LoggersVerifyThePodsThatStay(t *testing.T) {
+	mine := secretOf2("ns", "mine", map[string]string{"tls.crt": "a", "tls.key": "b", "ca.crt": pemOf("c")})
+	secret := func(name string) *v1.TLSSpec { return &v1.TLSSpec{SecretName: name} }
+	for name, tc := range map[string]struct {
+		serviceCA     bool
+		before, after *v1.TLSSpec
+		held          bool
+		want          []string
+	}{
+		"another Secret":               {false, secret("mine"), secret("yours"), false, []string{pemOf("c"), pemOf("f")}},
+		"from service-ca to a Secret":  {true, nil, secret("mine"), true, nil},
+		"from a Secret to service-ca":  {true, secret("mine"), nil, true, nil},
+		"as before, with that mistake": {true, nil, nil, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, all := logged(t, "tas")
+			cr := all[0]
+			c.APIs[gvkServiceCA] = tc.serviceCA
+			c.Put(mine.DeepCopy())
+			c.Put(secretOf2("ns", "yours", map[string]string{"tls.crt": "d", "tls.key": "e", "ca.crt": pemOf("f")}))
+			for _, name := range []string{"tas-tls", "tas-internal"} {
+				c.Put(servingCertificate(name, map[string]string{"tls.crt": "x", "tls.key": "y"}))
+			}
+			cr.Spec.TLS = tc.before
+			for range 3 {
+				_, p := gatherAndRender(t, c, cr)
+				c.Written(p, ownerID(cr))
+			}
+			cr.Spec.TLS, cr.Spec.Storage.Folder = tc.after, "inputs"
+			_, p := gatherAndRender(t, c, cr)
+			for _, o := range p.Stages[0].Objects {
+				if o.Desired.GetName() != loggerCA {
+					continue
+				}
+				if (o.Hold != "") != tc.held {
+					t.Errorf("it waits for %q", o.Hold)
+				}
+				for _, ca := range tc.want {
+					if got := fmt.Sprint(o.Desired.Object["data"]); !strings.Contains(got, ca) {
+						t.Errorf("it holds %s", got)
+					}
+				}
+				return
+			}
+			t.Error("it is not in the plan")
+		})
+	}
+}
+
+// Test_ModelMeshMountsWhatThePodsHave, also where the spec names a Secret as MLKeeper names its own.
+func Test_ModelMeshMountsWhatThePodsHave(t *testing.T) {
+	for name, tc := range map[string]struct{ declared, now, want string }{
+		"of an earlier build":               {"", "", "tas-internal"},
+		"its own":                           {"", "tas-tls", "tas-internal"},
+		"a user's":                          {"mine", "mine", "mine"},
+		"a user's with the name of its own": {"tas-tls", "tas-tls", "tas-tls"},
+		"its own, and a user's to come":     {"mine", "tas-tls", "tas-internal"},
+		"a user's, and its own to come":     {"", "mine", "mine"},
+	} {
+		cr := custom(t, upstreamSpec)
+		if tc.declared != "" {
+			cr.Spec.TLS = &v1.TLSSpec{SecretName: tc.declared}
+		}
+		cr.Status.TLSSecretName = tc.now
+		if got := internalSecretNow(cr); got != tc.want {
+			t.Errorf("%s: %s and not %s", name, got, tc.want)
+		}
+	}
+}
