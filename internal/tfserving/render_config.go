@@ -17,8 +17,8 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// templateAnnotation records on the Deployment which form its pod template has. Without it the template is of an earlier version of
-// MLKeeper: it keeps that form until it changes anyway, so that an upgrade restarts no pod.
+// templateAnnotation records on the Deployment which form its pod template has. Without it, and without inputsAnnotation, of which somebody may have
+// taken one away, the template is of an earlier version of MLKeeper: it keeps that form until it changes anyway, so that an upgrade restarts no pod.
 const (
 	templateAnnotation = keeper.AnnotationPrefix + "template"
 	templateForm       = "2"
@@ -57,7 +57,7 @@ func (r *renderer) configuration() {
 		return
 	}
 	running := r.facts.Running
-	c.earlier = running != nil && running.Hash == c.hash && running.Template == ""
+	c.earlier = running != nil && running.Hash == c.hash && running.Template == "" && running.Inputs == ""
 	if c.earlier && !r.facts.ConfigOwn {
 		c.file = r.cr.Spec.ConfigMap
 		r.immutable(parameters)

@@ -125,6 +125,28 @@ func TestAnUpgradeRestartsNoPod(t *testing.T) {
 	}
 }
 
+// TestALostMarkRestartsNoPod: somebody takes one of the annotations of the Deployment away, which tells of no earlier version.
+func TestALostMarkRestartsNoPod(t *testing.T) {
+	for _, mark := range []string{templateAnnotation, inputsAnnotation} {
+		c, cr := seed(t)
+		_, p := gatherAndRender(t, c, cr)
+		rolledOut(t, c, cr, p, true)
+		_, p = gatherAndRender(t, c, cr)
+		want := deployed(t, p, cr.Name).Spec.Template
+		live := c.Children[key("Deployment", cr.Name)]
+		marks := live.GetAnnotations()
+		if marks[mark] == "" {
+			t.Fatalf("the Deployment has no %s", mark)
+		}
+		delete(marks, mark)
+		live.SetAnnotations(marks)
+		_, p = gatherAndRender(t, c, cr)
+		if got := deployed(t, p, cr.Name).Spec.Template; !reflect.DeepEqual(got, want) {
+			t.Errorf("without %s the pods are replaced by %+v", mark, got)
+		}
+	}
+}
+
 // TestWhatUsersChangeIsRecorded: a manager that starts tells by it whether a user or the operator has changed what the pods follow from.
 func TestWhatUsersChangeIsRecorded(t *testing.T) {
 	c, cr := seed(t)

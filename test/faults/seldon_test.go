@@ -56,7 +56,8 @@ var passwordsOfTrials = regexp.MustCompile(`^secrets/(metadata-postgres|elastic-
 
 // otherCredentials says that a revision is another one since the generated credentials were lost.
 func otherCredentials(p Plan, d Diff) bool {
-	return p.Standing != nil && p.Standing.Name == "stack-generated" && strings.HasPrefix(d.Path, "status.components[") &&
+	lost := p.Standing != nil && p.Standing.Name == "stack-generated" || p.Drift != nil && p.Drift.Name == "stack-generated"
+	return lost && strings.HasPrefix(d.Path, "status.components[") &&
 		(strings.Contains(d.Path, "].history[") || strings.HasSuffix(d.Path, "].revision"))
 }
 
