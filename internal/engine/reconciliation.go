@@ -144,7 +144,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 func (s *stacks[C, F]) holdRetries(p *reconciliation[C, F]) {
 	problems, due := p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now())
 	p.refused = slices.ContainsFunc(problems, func(problem plan.Problem) bool { return !retry.Repeats(problem) }) ||
-		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict || decide.Undecided(p.plan.Stages, a) })
+		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.HoldsPruning(p.plan.Stages) })
 	p.retry(problems, due)
 	decide.HoldReferrers(p.actions)
 }

@@ -147,27 +147,31 @@ func decodeServed(text string) *Served {
 
 // declaredServed is what the pods of the spec serve.
 func declaredServed(cr *v1.TrustyAIService, generation v1.ImageGeneration) Served {
-	out := Served{Exposure: ExposureOf(cr), Generation: generation}
-	if out.Exposure == v1.ExposureSecured {
-		out.Secret = namesOf(cr).tlsSecret
+	return Served{Exposure: ExposureOf(cr), Generation: generation, Secret: declaredSecret(cr)}
+}
+
+// declaredSecret is the Secret with the certificate of the pods of the spec; empty for a Plain service.
+func declaredSecret(cr *v1.TrustyAIService) string {
+	if ExposureOf(cr) == v1.ExposureSecured {
+		return namesOf(cr).tlsSecret
 	}
-	return out
+	return ""
 }
 
 // served is what the pods serve to which everything leads: those that run, as long as nothing replaces them, else those of the spec. Where the
 // Deployment has no record, the status tells.
 func (f Facts) served(cr *v1.TrustyAIService) Served {
-	out, generation := declaredServed(cr, f.Generation), cmp.Or(cr.Status.ImageGeneration, f.Generation)
+	generation := cmp.Or(cr.Status.ImageGeneration, f.Generation)
 	switch d := f.Deployment; {
 	case d == nil:
 	case d.Serves != nil:
 		return *d.Serves
 	case cr.Status.Exposure == v1.ExposureSecured:
-		out = Served{Exposure: v1.ExposureSecured, Generation: generation, Secret: cmp.Or(cr.Status.TLSSecretName, namesOf(cr).tlsSecret)}
+		return Served{Exposure: v1.ExposureSecured, Generation: generation, Secret: cmp.Or(cr.Status.TLSSecretName, namesOf(cr).tlsSecret)}
 	case cr.Status.Exposure == v1.ExposurePlain:
-		out = Served{Exposure: v1.ExposurePlain, Generation: generation}
+		return Served{Exposure: v1.ExposurePlain, Generation: generation}
 	}
-	return out
+	return declaredServed(cr, f.Generation)
 }
 
 // AdoptedPods is what the pods of the original operator follow from. As long as it stays as it was when they were

@@ -104,20 +104,19 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if then, holds := s.scene(cr, facts).adoptedPods(); holds && layouts[then.Runs].serves(ExposureOf(cr)) {
 		facts.Generation = then.Runs
 	}
-	s.foresee(cr, &facts)
+	s.assumeReplaced(cr, &facts)
 	return facts, nil
 }
 
-// foresee takes the pods as replaced that would be, where nothing is written and no later reconcile shows what follows.
-func (s *system) foresee(cr *v1.TrustyAIService, facts *Facts) {
+// assumeReplaced takes the pods as replaced that would be, where nothing is written and no later reconcile shows what follows.
+func (s *system) assumeReplaced(cr *v1.TrustyAIService, facts *Facts) {
 	if !s.settings.DryRun || facts.Deployment == nil {
 		return
 	}
 	r := s.scene(cr, *facts)
 	if pods := r.workload(r.checkGeneration()); pods != nil && pods.Hold == "" {
-		served := declaredServed(cr, facts.Generation)
-		served.Trusted = r.own()
-		facts.Deployment.Serves = &served
+		serves := r.serves()
+		facts.Deployment.Serves = &serves
 	}
 }
 

@@ -101,7 +101,7 @@ func (s *system) gatherLoggerCA(ctx context.Context, read controller.Reader, cr 
 
 // trustReplaced adds the authority of pods that are to get their certificate from another Secret. One of service-ca goes with no other in a ConfigMap.
 func (ca *LoggerCA) trustReplaced(ctx context.Context, read controller.Reader, user *v1.TrustyAIService, before string) error {
-	if before == "" || before == declaredServed(user, "").Secret {
+	if before == "" || before == declaredSecret(user) {
 		return nil
 	}
 	secret, err := read.Referenced(ctx, gvkSecret, user.Namespace, before)

@@ -115,7 +115,7 @@ func (r *scene) lacks(generated string) string {
 
 // mistrusted says what an object waits for that verifies the service: its certificate, or the pods that have another one to be replaced.
 func (r *scene) mistrusted() string {
-	if r.secured && r.served.Secret != declaredServed(r.cr, "").Secret {
+	if r.secured && r.served.Secret != declaredSecret(r.cr) {
 		return "the pods with the certificate in Secret " + r.served.Secret + " to be replaced"
 	}
 	return r.lacks(r.facts.Certs.AwaitsCA)

@@ -68,9 +68,7 @@ func (r *scene) workload(ok bool) *plan.Object {
 	labels := r.labels()
 	selector := r.podSelector()
 	meta := r.meta(r.names.base, labels)
-	serves := declaredServed(r.cr, r.facts.Generation)
-	serves.Trusted = r.own()
-	meta.Annotations = map[string]string{templateAnnotation: string(r.template), servesAnnotation: encoded(serves)}
+	meta.Annotations = map[string]string{templateAnnotation: string(r.template), servesAnnotation: encoded(r.serves())}
 	// Without the version, which changes with a release of the operator and would restart every pod.
 	podLabels := r.podSelector()
 	if d := r.facts.Deployment; d != nil && len(d.Selector) > 0 {
@@ -108,6 +106,13 @@ func (r *scene) workload(ok bool) *plan.Object {
 	}
 	r.add(o)
 	return &o
+}
+
+// serves is what is recorded of the pods of the spec.
+func (r *scene) serves() Served {
+	out := declaredServed(r.cr, r.facts.Generation)
+	out.Trusted = r.own()
+	return out
 }
 
 // adoptedPods says whether the pods of the original operator keep running, and what is recorded for that: until the spec,

@@ -23,9 +23,15 @@ func LeaveSuspended(stages []plan.Stage, actions []Action) {
 	}
 }
 
-// Undecided says that nobody knows yet whether an object of the plan is written or refused. Its watch is not complete, as after a start, and may have
+// HoldsPruning says that nothing that the plan no longer has is deleted, since an object of the plan may not come to be what replaces it: another owner
+// has it, or it is undecided.
+func (a Action) HoldsPruning(stages []plan.Stage) bool {
+	return a.Verb == Conflict || undecided(stages, a)
+}
+
+// undecided says that nobody knows yet whether an object of the plan is written or refused. Its watch is not complete, as after a start, and may have
 // become so since the action was decided. Or its API is not served, which may be a misspelled kind; what is suspended does not count then.
-func Undecided(stages []plan.Stage, a Action) bool {
+func undecided(stages []plan.Stage, a Action) bool {
 	waits := a.Object.Desired != nil && a.Verb == Wait && (a.Reason == ReasonNotSynced || a.Reason == ReasonNotServed)
 	return waits && !IsSuspended(stages, a.Object)
 }
@@ -84,11 +90,9 @@ func StagesThatKeep(stages []plan.Stage, actions []Action, problems []plan.Probl
 	return out
 }
 
-// HoldPruned has everything stay that the plan no longer has, as long as it is not decided whether an object of the plan is written or refused, or
-// another owner has it: the object may be what replaces it.
+// HoldPruned has everything stay that the plan no longer has while one of the actions holds pruning.
 func HoldPruned(stages []plan.Stage, actions []Action) {
-	holds := func(a Action) bool { return a.Verb == Conflict || Undecided(stages, a) }
-	at := slices.IndexFunc(actions, holds)
+	at := slices.IndexFunc(actions, func(a Action) bool { return a.HoldsPruning(stages) })
 	if at < 0 {
 		return
 	}
